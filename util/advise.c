@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Measure the two ways of each piece of advice in turn, and report. */
+/* Measures writes with and against each piece of advice, and reports. */
 #include "config.h"
 
 #include <errno.h>
@@ -13,8 +13,8 @@
 #include "util/text.h"
 
 #define PAIRS	101u /* most sample pairs of a row in a run of SECONDS */
-#define LEAST	8u   /* least pairs that ratio.h makes an interval of */
-#define SHARE	10u  /* one row has a tenth of the time of all rows */
+#define LEAST	8u   /* fewest pairs from which ratio.h computes an interval */
+#define SHARE	10u  /* each row has a tenth of the time for all rows */
 #define SECONDS ADVISE_SECONDS
 
 volatile sig_atomic_t advise_interrupted;
@@ -33,7 +33,7 @@ uint64_t advise_random(struct advise *a, uint64_t n)
 	return a->seed % n;
 }
 
-/* Take one sample of each way, in an order that changes with each pair. */
+/* Take one sample of each way; turned: ADVISE_OTHER first. */
 static int measure_pair(struct advise *a, const struct advise_row *row,
 			bool turned, double *ratio, char *err)
 {
@@ -56,7 +56,7 @@ static unsigned int seconds_of(const struct advise *a)
 	return a->seconds ? a->seconds : SECONDS;
 }
 
-/* A longer run has more pairs, which narrow the interval. */
+/* The most pairs of a row: a longer run takes more, for a smaller interval. */
 static size_t most_pairs(const struct advise *a)
 {
 	const size_t n = (size_t)PAIRS * seconds_of(a) / SECONDS;
@@ -92,8 +92,8 @@ static int take_pairs(struct advise *a, const struct advise_row *row,
 }
 
 /*
- * One interval is computed at the end of a row: stopping at the first verdict
- * would make errors likelier.
+ * Compute the interval once, when all pairs are taken: testing after each pair,
+ * and stopping at the first verdict, would make wrong verdicts likelier.
  */
 static int measure_row(struct advise *a, const struct advise_row *row,
 		       uint64_t end_ns, struct rp_ratio *r, char *err)

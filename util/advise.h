@@ -14,7 +14,7 @@
 #include "util/ratio.h"
 
 #define ADVISE_FILE    (64u << 20) /* bytes that are written to */
-#define ADVISE_NODES   1024	   /* numbers of NUMA nodes: all of Linux */
+#define ADVISE_NODES   1024	   /* most NUMA nodes that Linux supports */
 #define ADVISE_SECONDS 25u	   /* time limit of a run */
 
 struct advise_peer; /* defined in advise_peer.c */
@@ -22,7 +22,7 @@ struct advise_peer; /* defined in advise_peer.c */
 /* State of one run on memory in a directory, or on a running daemon's pool. */
 struct advise {
 	const char *root; /* prefix of /sys, for tests; NULL: "" */
-	/* Memory of a new file in a directory: its facts, and stores to it. */
+	/* Memory of a new file in a directory; pm stores to it. */
 	struct info_map map;
 	struct rp_facts facts;
 	struct rp_nic nic;
@@ -81,21 +81,22 @@ void advise_peer_close(struct advise *a);
 /* advise_machine.c: list devices of the kernel driver idxd: "dsa0, dsa2". */
 unsigned int advise_find_engines(const char *root, char *names, size_t len);
 /*
- * The first CPU of a NUMA node (-1: of the first one) and of another one; -1:
- * there is none. Numbers of nodes may have gaps. Returns how many nodes have
- * CPUs.
+ * Find the first CPU of a NUMA node (-1: of the first node with CPUs) and the
+ * first CPU of another node; -1: there is none. Node numbers may have gaps.
+ * Returns how many nodes have CPUs.
  */
 unsigned int advise_find_nodes(const char *root, int node, int cpus[2]);
 
 /*
- * advise.c: sample one row until end_ns of CLOCK_MONOTONIC, and judge it.
- * "verdict" of the result has the name of the verdict.
+ * advise.c: sample one row until end_ns of CLOCK_MONOTONIC. Returns a JSON
+ * object, whose "verdict" says whether the advice holds.
  */
 json_t *advise_judge(struct advise *a, const struct advise_row *row,
 		     uint64_t end_ns);
 /*
- * Arguments of advise_run(): measure in a folder, or at HOST[:PORT]:POOL. It
- * returns NULL and the reason (RP_ERR_LEN bytes) if nothing can be measured.
+ * Arguments of advise_run(): measure in a folder, or at HOST[:PORT]:POOL.
+ * advise_run() returns the report, or NULL and the reason in err (RP_ERR_LEN
+ * bytes).
  */
 struct advise_cfg {
 	const char *where;

@@ -15,8 +15,8 @@
 #include "util/advise.h"
 #include "util/machine_facts.h"
 
-#define LINE	256u	     /* access unit of the media in the papers */
-#define SAMPLE	(256u << 10) /* one sample: bytes, or one longer store */
+#define LINE	256u	     /* access unit of the papers' media */
+#define SAMPLE	(256u << 10) /* least bytes that one sample stores */
 #define LONGEST (1u << 20)   /* bytes of the longest store */
 #define ATOMICS 1024u	     /* atomic operations of one sample */
 #define WORDS	64u	     /* words that atomics change, one per line */
@@ -28,7 +28,7 @@ static char bytes[LONGEST], bounce[LONGEST];
 
 /* --- opening the memory --- */
 
-/* The end of a login removes the file, too, where an interrupt does. */
+/* Handle SIGHUP like SIGTERM, whose handler lets the sample file be removed. */
 static void handle_hangup(void)
 {
 	struct sigaction interrupt, hangup;
@@ -59,7 +59,7 @@ int advise_memory_open(struct advise *a, const char *dir,
 	}
 	a->facts.agent = true;
 	a->choice = rp_facts_pick(&a->facts, obstacle);
-	/* Rows about msync call msync() themselves. */
+	/* pm flushes cache lines: rows about msync call msync() themselves. */
 	ret = rp_pmem_new(a->map.addr, a->map.len, RP_METHOD_AGENT_CLWB, NULL,
 			  NULL, &a->pm);
 	if (ret) {
@@ -151,9 +151,9 @@ static int measure_streams(struct advise *a, const struct advise_row *row,
 }
 
 /*
- * Receive from a socket, with memcpy() in place of the kernel's copy: either to
- * a buffer that stays cached, then past the caches to the pool; or to the pool
- * directly, then write back.
+ * Imitate a receive from a socket, with memcpy() as the kernel's copy: either
+ * to a buffer that stays cached, then past the caches to the pool; or to the
+ * pool directly, then write back. again: write back in both cases.
  */
 static int receive(struct advise *a, const struct advise_row *row,
 		   enum advise_way way, bool again, uint64_t *ns)
@@ -181,7 +181,7 @@ static int measure_bounce(struct advise *a, const struct advise_row *row,
 	return receive(a, row, way, false, ns);
 }
 
-/* Write back twice: a commit that does not know these stores does the same. */
+/* Write back also after stores past the caches, as a later commit would. */
 static int measure_bounce_back(struct advise *a, const struct advise_row *row,
 			       enum advise_way way, uint64_t *ns, char *err)
 {

@@ -19,12 +19,12 @@
 #include "util/setup_client.h"
 
 #define BULK	    (8u << 20) /* bytes per sample */
-#define PIECE	    (1u << 20) /* size of the other way, and of librpmem_pool */
+#define PIECE	    (1u << 20) /* piece of ADVISE_OTHER, and of librpmem_pool */
 #define CONNECTIONS 2u
 #define LIMIT_NS    2000000000ull /* limit for a sample */
-#define SETTLE_NS   2000000000ull /* limit for what a late sample has posted */
+#define SETTLE_NS   2000000000ull /* limit of settle(), after a failed sample */
 
-/* The address and the key of a target, as its initiators get them. */
+/* Address and key of the target; a child process sends them by a pipe. */
 struct page {
 	int ret;
 	char err[RP_ERR_LEN];
@@ -42,12 +42,12 @@ struct connection {
 
 struct advise_peer {
 	pid_t target; /* pid of the child process; 0: a daemon serves */
-	int stop;     /* pipe; its close ends the target */
+	int stop;     /* pipe to the child process, which ends when it closes */
 	struct page page;
 	uint64_t len;
 	char *buf;
 	unsigned int n; /* connections that are open */
-	bool unsettled; /* operations of an earlier sample may complete */
+	bool unsettled; /* operations of a failed sample are outstanding */
 	struct connection v[CONNECTIONS];
 };
 
@@ -84,7 +84,7 @@ static int export_map(const struct advise *a,
 	return 0;
 }
 
-/* The FI_PROGRESS_AUTO thread serves until the pipe's other end is closed. */
+/* Child process: its FI_PROGRESS_AUTO thread serves until `stop` is closed. */
 static void serve(const struct advise *a,
 		  const struct info_transport *transport, int out, int stop)
 {
@@ -330,8 +330,8 @@ static bool is_late(uint64_t start, char *err)
 }
 
 /*
- * Wait for what a sample has posted: else its completions would count for the
- * next one.
+ * Wait for the operations of a failed sample: the next sample would count their
+ * completions as its own.
  */
 static void settle(struct advise_peer *p, unsigned int n)
 {
@@ -349,8 +349,9 @@ static void settle(struct advise_peer *p, unsigned int n)
 }
 
 /*
- * BULK bytes in pieces, over n connections that have equal parts of them, and
- * their commits. alone: the commit is posted when all else has completed.
+ * Transfer BULK bytes in pieces, an equal part over each of n connections, and
+ * commit each part; a daemon's pool is only read. alone: post a commit when all
+ * writes of its part have completed.
  */
 static int transfer(struct advise *a, unsigned int n, uint64_t piece,
 		    bool alone, uint64_t *ns, char *err)

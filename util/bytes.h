@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Little-endian numbers in byte buffers: pool headers, setup messages. */
+/* Little-endian numbers in byte buffers such as pool headers. */
 #ifndef RP_UTIL_BYTES_H
 #define RP_UTIL_BYTES_H
 

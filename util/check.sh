@@ -118,8 +118,8 @@ if [ -n "$databases" ] && [ ! -e /usr/share/libvirt/schemas/domain.rng ]; then
 fi
 
 passed=0 failed=0 skipped=0 left_out= progress=
-# begun is the start time after the installation; crash, guest, mpi and other are
-# the seconds of the parts of the budget. "build and core" is the rest.
+# $begun is the start time after the installation; $crash, $guest, $mpi and $other
+# are the seconds of parts of the budget, whose part "build and core" is the rest.
 begun=$SECONDS crash=0 guest= mpi=0 other=
 
 # suite NAME PASSED FAILED SKIPPED SECONDS: print the result of a suite or check as
@@ -153,7 +153,7 @@ budget() {
 	fi
 }
 
-# step NAME COMMAND...: run a step of the build, which counts as one test.
+# step NAME COMMAND...: run a step of the build, and report it as one test.
 step() {
 	local name=$1 start=$SECONDS log="$build/step.log"
 
@@ -194,8 +194,8 @@ thread)
 *) echo "unknown sanitizer $sanitize: address or thread" >&2; exit 2 ;;
 esac
 
-# Choose dash for libtool, a shell script that builds each library and program:
-# dash runs it faster than bash.
+# Let configure write libtool, the shell script that builds each library and
+# program, for dash: it is faster than bash.
 configure() {
 	CONFIG_SHELL=$(command -v dash || command -v sh) "$src/configure" -q "$@"
 }
@@ -210,8 +210,8 @@ configure_build() {
 step "configure" configure_build || finish
 cd "$build" || exit 1
 step "build (gcc)" make -s -j2 || finish
-# tests has the names of the suites to run, as `make list-tests` prints them;
-# none: all.
+# $tests has the names of the suites to run, as `make list-tests` prints them. An
+# empty list means all suites.
 tests=()
 if [ -n "$only" ]; then
 	mapfile -t tests < <(make -s list-tests | grep "^fabtests/" |
@@ -448,8 +448,8 @@ stage() {
 	[ "${f:-1}" = 0 ] || grep -vE '^(not )?ok ' "$log" | tail -60
 }
 
-# Run tests of one-sided MPI from mpich: all with --long, otherwise as many as one
-# minute allows, chosen by the time of the commit.
+# Run mpich's tests of one-sided MPI: all with --long, otherwise as many as one
+# minute allows; the time of the last commit is the seed that chooses them.
 mpich() {
 	local -a what=(--build "$build" ${cache:+--cache "$cache"})
 
@@ -477,8 +477,8 @@ guest() {
 	[ -z "$long" ] || all+=(--platform bookworm --long)
 	[ -z "$domain" ] || all+=(--domain "$domain")
 	stage "guest" "$src/fabtests/vm/guest.sh" "${what[@]}" "${all[@]}"
-	# planted.sh lets the guest fail, hang and die, and wants that reported. One
-	# domain is enough for that.
+	# planted.sh lets the guest fail, hang and die, and passes if guest.sh reports
+	# that. It runs for one persistence domain only.
 	[ "$domain" = eadr ] ||
 		stage "guest planted" "$src/fabtests/vm/planted.sh" "${what[@]}"
 }

@@ -17,9 +17,9 @@ static inline uint64_t rp_now_ms(void)
 }
 
 /*
- * The pause before the next attempt to reach a peer that is down, after a pause
- * of ms (0: the first one). An eighth of the downtime so far, at most one
- * second: the attempt that succeeds comes soon after the peer's return.
+ * The pause before the next attempt to reach a peer that is down; ms: the last
+ * pause, or 0. Pauses are an eighth of the downtime so far, at most one second,
+ * so that a successful attempt comes soon after the peer is up again.
  */
 static inline uint64_t rp_pause_ms(uint64_t ms)
 {
@@ -28,10 +28,10 @@ static inline uint64_t rp_pause_ms(uint64_t ms)
 }
 
 /*
- * The pause, of at most `left` ms, after an attempt of `took` ms that a rival's
- * attempt ended; `lost` counts such attempts. Each side's attempt ends the
- * other's, so equal pauses could end attempts for ever. A random pause of up to
- * 2^lost attempts soon leaves one side alone for as long as an attempt takes.
+ * A random pause of at most `left` ms after an attempt that a rival's attempt
+ * ended. took: ms of that attempt; lost: number of attempts that were ended so.
+ * With equal pauses, two rivals could end each other's attempts for ever. A
+ * random pause as long as up to 2^lost attempts soon lets one of them finish.
  */
 static inline int rp_backoff_ms(uint64_t took, unsigned int lost, uint64_t left)
 {

@@ -29,7 +29,7 @@ enum section {
 	POOL
 };
 
-/* Keys that a section may have only once. Further lines continue a list. */
+/* Keys: each once in a section. Further indented lines continue a list. */
 static const struct key {
 	const char *name;
 	bool list;
@@ -50,14 +50,14 @@ struct parser {
 	unsigned int seen[KEYS]; /* line of each key in the section; 0: none */
 	enum section section;
 	char secret[RP_CONF_NAME]; /* name of this section's secret */
-	bool has_file;		   /* the secret of this name has a file */
+	bool has_file;		   /* the section has file = PATH */
 	struct right *rights;
 	size_t nrights;
 	int ret; /* result of the first error */
 	char *err;
 };
 
-/* Report the first error of the file. Returns false, the handler's result. */
+/* Report an error, if it is the first one. Returns false, for the handlers. */
 static bool fail(struct parser *p, int ret, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 static bool fail(struct parser *p, int ret, const char *fmt, ...)
@@ -157,7 +157,7 @@ static bool begin_secret(struct parser *p, const char *name)
 	return true;
 }
 
-/* Read a line that begins with '['. */
+/* Parse a section's line, [pool NAME] or [secret NAME]. */
 static bool begin_section(struct parser *p, const char *text)
 {
 	char kind[8], name[RP_SETUP_NAME + 2] = "";
@@ -203,7 +203,7 @@ static char *read_line(char *buf, int size, void *arg)
 		     "the line is longer than %d bytes, or has a byte 0",
 		     size - 2);
 	p->goes_on = buf[0] == ' ' || buf[0] == '\t';
-	/* inih leaves the comment at the end of such a line: cut it. */
+	/* Cut the comment: inih leaves it in a line that continues a list. */
 	for (char *s = buf; p->goes_on && (s = strchr(s + 1, ';'));)
 		if (s[-1] == ' ' || s[-1] == '\t')
 			*s-- = 0;
@@ -310,7 +310,7 @@ static bool set_global(struct parser *p, const char *name, const char *value)
 	return true;
 }
 
-/* For a line that begins with a space, inih repeats the name. */
+/* Check a key; inih passes an indented line with the key of the line above. */
 static bool check_key(struct parser *p, const char *name)
 {
 	size_t i = 0;
@@ -361,7 +361,7 @@ static int set_value(void *arg, const char *section, const char *name,
 	return !ret || fail(p, ret, "%.400s", why);
 }
 
-/* Replace the names in lists of rights by secrets. */
+/* Find the secrets that lists of rights name, and give them these rights. */
 static bool resolve_rights(struct parser *p)
 {
 	struct rp_conf *c = p->c;
@@ -392,7 +392,7 @@ static bool resolve_rights(struct parser *p)
 	return true;
 }
 
-/* O_NONBLOCK: opening a fifo must not block. */
+/* Open a regular file. O_NONBLOCK: opening a FIFO must not block. */
 static FILE *open_regular(const char *path, char *err)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -498,7 +498,7 @@ int rp_conf_add_pool(struct rp_conf *c, const char *path, char *err)
 			      "characters, at most 255, or a symbolic link of "
 			      "such a name",
 			      path);
-	/* Clients name a pool without directory: names must differ. */
+	/* Names must differ, because clients give them without a directory. */
 	if (find_pool(c, name))
 		return rp_err(err, -EINVAL,
 			      "'%s' and '%s' have the same name; rename one, "

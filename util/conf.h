@@ -21,9 +21,9 @@ struct rp_conf_pool {
 	char name[RP_SETUP_NAME + 1];
 	char *path;
 	uint64_t create;      /* size of a pool to create; 0: it must exist */
-	bool exact;	      /* an existing pool must have this size, too */
+	bool exact;	      /* an existing pool must have the size `create` */
 	unsigned int clients; /* most clients at once; 0: any number */
-	bool waits;	      /* it is added once a removed pool is closed */
+	bool waits;	      /* add it as soon as a removed pool is closed */
 	uint8_t rights[RP_SETUP_SECRETS]; /* RP_SETUP_READ..., per secret */
 };
 
@@ -48,8 +48,9 @@ int rp_conf_load(const char *path, struct rp_conf *c, char *err);
 /* Print secrets, pools and rights on standard output. */
 void rp_conf_print(const struct rp_conf *c);
 /*
- * Add a pool file, named like the file, with every right for every secret.
- * -EINVAL: the name cannot be used, or is in use; -E2BIG: too many pools.
+ * Add a pool file: the pool has the file's name, and every secret has all
+ * rights to it. -EINVAL: the name cannot be used, or is in use; -E2BIG: too
+ * many pools.
  */
 int rp_conf_add_pool(struct rp_conf *c, const char *path, char *err);
 /* Add and load a secret. -E2BIG: too many; or errors of rp_secret_load(). */

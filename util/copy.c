@@ -32,7 +32,7 @@ struct place {
 	bool set;
 };
 
-/* Split the name of the pool, which rpmem_pool_open() has accepted. */
+/* Split the name of a pool or group, which rpmem_pool_open() has accepted. */
 static unsigned int find_places(const struct copy *c, struct place *v,
 				unsigned int *k)
 {
@@ -60,9 +60,9 @@ static unsigned int find_places(const struct copy *c, struct place *v,
 }
 
 /*
- * The stored length of the file that begins at the pool's first byte; 0:
- * unknown. At least k members of a group store the newest length, so any n - k
- * + 1 members with the same length include one of these.
+ * Get the stored length of the file that begins at the pool's first byte; 0:
+ * unknown. At least k of n members of a group store the newest length, so any
+ * n - k + 1 members that have one length have the newest.
  */
 static uint64_t get_length(const struct copy *c)
 {
@@ -82,7 +82,7 @@ static uint64_t get_length(const struct copy *c)
 	return got > n - k && length > area ? length - area : 0;
 }
 
-/* Store a length at k members of a group; 0: unknown. */
+/* Store a length (0: unknown) in the pool, or in k members of a group. */
 static int set_length(struct copy *c, uint64_t length)
 {
 	const uint64_t until = rp_now_ms() + c->cfg->timeout * 1000;
@@ -138,7 +138,7 @@ static int op_failed(struct copy *c, const struct copy_op *op)
 				  : RP_EXIT_BROKEN;
 }
 
-/* Complete operations; wait up to ms milliseconds for the first one. */
+/* Handle completions; wait up to ms milliseconds for the first one. */
 static int poll_ops(struct copy *c, int ms)
 {
 	struct rpmem_pool_op *done[32];
@@ -177,7 +177,7 @@ static int submit(struct copy *c, struct copy_op *op)
 	return 0;
 }
 
-/* Fill a chunk from the file; holes and other zeros are not sent as bytes. */
+/* Fill a chunk from the file. A chunk of zeros is sent as RPMEM_POOL_ZERO. */
 static int load_chunk(struct copy *c, struct copy_op *op, uint64_t at)
 {
 	const char *p = op->op.buf;
@@ -197,7 +197,7 @@ static int load_chunk(struct copy *c, struct copy_op *op, uint64_t at)
 	return 0;
 }
 
-/* Commit what was submitted since `from`, if it is enough or the last. */
+/* Commit what was submitted since `from`, if that is a batch or the last. */
 static int commit(struct copy *c, uint64_t *from, uint64_t upto)
 {
 	struct copy_op *op = c->commits;
@@ -219,9 +219,9 @@ static int commit(struct copy *c, uint64_t *from, uint64_t upto)
 typedef int (*copy_take)(struct copy *c, const struct copy_op *op);
 
 /*
- * Copy everything from one byte on, pipelined. With take, read the pool and
- * pass the chunks to take in order; without take, write the file to the pool
- * and commit.
+ * Copy the bytes from offset `from` on, pipelined. With take(), read the pool
+ * and pass its chunks to take() in order; without it, write the file to the
+ * pool and commit.
  */
 static int transfer(struct copy *c, const char *verb, uint64_t from,
 		    copy_take take)
@@ -263,7 +263,7 @@ static int transfer(struct copy *c, const char *verb, uint64_t from,
 		}
 		progress_at(&c->progress, take ? taken : c->acked);
 	}
-	/* After an error, the others fail too or count as durable. */
+	/* After an error, wait for commits: their bytes may be durable. */
 	while (c->status && c->outstanding && !copy_interrupted)
 		poll_ops(c, 100);
 	progress_end(&c->progress);

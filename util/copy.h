@@ -61,7 +61,7 @@ struct copy {
 	unsigned int outstanding;
 
 	uint64_t acked; /* bytes from the start that completed commits cover */
-	uint64_t limit; /* first byte of the first failed write */
+	uint64_t limit; /* lowest byte of a failed write: acked stays below */
 	uint64_t zeros; /* bytes of zeros that the target filled in */
 	struct sha256_ctx sha;
 	uint8_t sum[SHA256_DIGEST_SIZE]; /* --verify: hash of pool bytes */

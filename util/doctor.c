@@ -22,7 +22,7 @@
 #define DSO	"librpmem-fi.so"
 #define RDMA_MB 64 /* MiB of memory that RDMA devices must be able to pin */
 
-/* Results that later checks use. */
+/* The checks, and results that later ones use. */
 struct doctor {
 	json_t *checks;
 	char folder[PATH_MAX];	  /* directory of the provider, or "" */
@@ -195,7 +195,7 @@ static void check_filter(struct doctor *d)
 		      json_string(remedy));
 	else
 		check(d, "FI_PROVIDER", DOCTOR_OK, info_text("'%s'", v), NULL);
-	/* FI_PROVIDER is checked; later checks must find what it hides. */
+	/* Later checks must also find providers that FI_PROVIDER hides. */
 	unsetenv("FI_PROVIDER");
 }
 

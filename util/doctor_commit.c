@@ -110,7 +110,7 @@ static int commit_to_self(struct rp_fabric *f, struct info_map *m, char *done,
 	fi_addr_t self;
 	int ret;
 
-	/* Seed the bytes by the time: an earlier run wrote other bytes. */
+	/* Use other bytes in each run, so that old ones cannot pass. */
 	clock_gettime(CLOCK_REALTIME, &seed);
 	for (size_t i = 0; i < sizeof(buf); i++)
 		buf[i] = (char)(seed.tv_nsec >> (i % 24) ^ (long)i);
@@ -129,8 +129,8 @@ static int commit_to_self(struct rp_fabric *f, struct info_map *m, char *done,
 	if (ret)
 		goto close;
 	/*
-	 * Require the class of the region: another check judges whether it is
-	 * strong enough.
+	 * Require the region's own class: check_path() of doctor.c warns if
+	 * that class is weak.
 	 */
 	ret = fi_rpmem_query_sync(f->ops, f->ep, self, fi_mr_key(pool),
 				  FI_RPMEM_CLASS_NONE, &attr);

@@ -50,7 +50,7 @@ static json_t *read_sysfs_values(const char *dir, const char *name)
 	return info_text("%s", text);
 }
 
-/* Name caches outside this machine, which sysfs does not show. */
+/* Say if the disk is remote or virtual: its host's cache is not in sysfs. */
 static const char *beyond(const char *dir, const char *name)
 {
 	char line[PATH_MAX];

@@ -52,13 +52,17 @@ bool doctor_filter_base(const char *filter, char base[DOCTOR_NAME])
 		}
 	}
 	free(copy);
-	/* The other name in a list such as "tcp,ofi_rpmem" is the base. */
+	/* In a list such as "tcp,ofi_rpmem", the base is an entry of its own.
+	 */
 	if (!base[0])
 		strcpy(base, other);
 	return named && base[0];
 }
 
-/* Find the first endpoint of ofi_rpmem, or the error; in a child process. */
+/*
+ * Find the first endpoint of ofi_rpmem, or the error. Runs in a child process,
+ * whose libfabric reads FI_PROVIDER before the parent unsets it.
+ */
 static void find_endpoint(struct doctor_endpoint *endpoint)
 {
 	struct fi_info *hints = doctor_hints(NULL), *list = NULL, *i;
@@ -69,7 +73,7 @@ static void find_endpoint(struct doctor_endpoint *endpoint)
 		return;
 	if (!rp_fabric_find_provider(dir, sizeof(dir), NULL))
 		setenv("FI_PROVIDER_PATH", dir, 0);
-	/* Use loopback here: check_interface() covers interfaces. */
+	/* Use loopback: check_interface() of doctor.c checks FI_TCP_IFACE. */
 	setenv("FI_TCP_IFACE", "lo", 1);
 	endpoint->ret =
 		fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &list);

@@ -9,7 +9,7 @@ enum rp_exit {
 	RP_EXIT_OK = 0,
 	RP_EXIT_USAGE = 2, /* wrong arguments, in every tool */
 
-	/* exit codes of fi_rpmemd and fi_rpmem_cp */
+	/* exit codes of fi_rpmemd, and of the tools that open pools */
 	RP_EXIT_FAILED = 1,  /* any other failure */
 	RP_EXIT_FILE = 3,    /* a file or pool: missing, damaged, unreadable */
 	RP_EXIT_BUSY = 4,    /* the pool is open elsewhere */
@@ -18,9 +18,9 @@ enum rp_exit {
 	RP_EXIT_SECRET = 7,
 	RP_EXIT_CLASS = 8,   /* the required class cannot be reached */
 	RP_EXIT_BROKEN = 9,  /* interrupted; can be resumed */
-	RP_EXIT_DIFFER = 10, /* --verify found a difference */
+	RP_EXIT_DIFFER = 10, /* bytes differ, or are lost */
 
-	/* exit codes of fi_rpmem_info and fi_rpmem_bench */
+	/* exit codes of fi_rpmem_info, fi_rpmem_bench and fi_rpmem_group */
 	RP_EXIT_PARTLY = 1,  /* warnings, missing figures, or missed limits */
 	RP_EXIT_NOTHING = 3, /* a check failed, or the program could not run */
 };

@@ -21,8 +21,8 @@
 #define PROVIDER_DSO "librpmem-fi.so"
 
 /*
- * Whether dir contains the provider. libfabric loads every file that ends in
- * "fi.so"; test builds of the provider have other names.
+ * Whether dir contains the provider, or a test build of it with another name:
+ * libfabric loads every file whose name ends in "fi.so".
  */
 static bool has_provider(const char *dir)
 {
@@ -39,7 +39,7 @@ static bool has_provider(const char *dir)
 	return ret;
 }
 
-/* Find the first directory of a colon-separated list that has the DSO. */
+/* Find the first directory of a colon-separated list that has the provider. */
 static bool find_in_list(const char *list, char *dir, size_t len)
 {
 	while (*list) {
@@ -57,7 +57,7 @@ static bool find_in_list(const char *list, char *dir, size_t len)
 }
 
 /*
- * Find the DSO of the build tree: programs are in util/ or
+ * Find the provider of this program's build tree. Programs are in util/ or
  * fabtests/functional/, or in .libs below one of them.
  */
 static bool find_in_build_tree(char *dir, size_t len)
@@ -289,7 +289,7 @@ static int get_info(const struct rp_fabric_attr *attr, struct rp_fabric *f,
 			return ret;
 		source = route;
 	}
-	/* With a loopback address, restrict tcp to the interface lo. */
+	/* A loopback address is only on lo: restrict tcp to that interface. */
 	if (rp_fabric_is_loopback(source))
 		setenv("FI_TCP_IFACE", "lo", 0);
 	hints = make_hints(attr);

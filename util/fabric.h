@@ -47,7 +47,8 @@ struct rp_fabric {
 	struct fid_av *av;
 	struct fid_cq *cq; /* format FI_CQ_FORMAT_CONTEXT; sends and receives */
 	struct fid_ep *ep; /* enabled endpoint; NULL with no_ep */
-	struct fi_rpmem_ops *ops; /* ep's; NULL with no_ep, bare, plain */
+	struct fi_rpmem_ops
+		*ops; /* calls on ep; NULL with no_ep, bare, plain */
 };
 
 /*

@@ -238,8 +238,8 @@ static bool is_durable(const struct copy *c)
 }
 
 /*
- * Whether the pool still has the durable bytes: -ESTALE says that it is another
- * pool now, or that another client has opened it.
+ * Whether the pool still has the durable bytes. After -ESTALE it may not: it is
+ * another pool now, or another client has opened it.
  */
 static bool may_skip(const struct copy *c)
 {
@@ -277,7 +277,7 @@ static uint64_t sent_bytes(const struct copy *c)
 	return c->acked > not_sent ? c->acked - not_sent : 0;
 }
 
-/* A byte count for the report of a copy to a pool, as JSON. */
+/* Pack a byte count as JSON; NULL, which json_pack() omits, for a copy down. */
 static json_t *count(const struct copy *c, uint64_t bytes)
 {
 	return c->cfg->up ? json_integer((json_int_t)bytes) : NULL;

@@ -302,7 +302,7 @@ static int run_target(const struct info_cfg *cfg)
 	rp_secret_wipe(&secret);
 	if (ret) {
 		fprintf(stderr, "fi_rpmem_info: %s\n", err);
-		/* -EINVAL: the argument has no valid host. */
+		/* -EINVAL: the argument has no valid host or pool name. */
 		return ret == -EINVAL ? RP_EXIT_USAGE : RP_EXIT_NOTHING;
 	}
 	code = json_object_get(o, "refused") ? DOCTOR_WARN : DOCTOR_OK;

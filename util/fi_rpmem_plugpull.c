@@ -26,7 +26,7 @@
 #define TICK_MS	   20
 #define FIRST_MS   60000 /* time for the first acknowledgement */
 #define RETRY_MS   200	 /* pause between attempts to reach the daemon */
-#define SAY_MS	   10000 /* between progress lines during a wait */
+#define SAY_MS	   10000 /* pause between progress lines of await_restart() */
 #define CYCLES_MAX 10000
 
 struct pull {
@@ -40,8 +40,8 @@ struct pull {
 
 	struct pull_shared *s;
 	int ledger;
-	uint64_t incarnation; /* the daemon's, while the writer ran */
-	bool clean;	      /* the daemon was stopped instead of cut off */
+	uint64_t incarnation; /* incarnation of the daemon before the cut */
+	bool clean; /* the daemon was stopped in order: no power cut */
 	uint64_t sum[PULL_COUNTS];
 	json_t *list; /* results of all cycles */
 	char *err;    /* error text, RP_ERR_LEN bytes */
@@ -308,7 +308,7 @@ static int await_restart(struct pull *p)
 	return 0;
 }
 
-/* A cell has lost its value if it has not the last one that a probe saw. */
+/* Count the cells that have an older value than the last one of a probe. */
 static void judge_cells(const struct pull_shared *s, uint64_t area,
 			uint64_t *count)
 {
@@ -320,7 +320,7 @@ static void judge_cells(const struct pull_shared *s, uint64_t area,
 	for (unsigned int i = 0; i < PULL_CELLS; i++, cell += PULL_CELL) {
 		memcpy(&value, cell, sizeof(value));
 		count[PULL_SEEN] += s->cells[i] != 0;
-		/* A write in flight may have left a later value. */
+		/* A later value may be that of a write in flight. */
 		count[PULL_GONE] += value < s->cells[i];
 	}
 }
@@ -443,7 +443,7 @@ static int run_cycle(struct pull *p, uint64_t i)
 		ret = let_write(p, writer);
 	if (!ret)
 		ret = cut_power(p);
-	/* COMMAND may return before the cut: the writer continues. */
+	/* Let the writer go on: COMMAND may return before the cut. */
 	if (!ret)
 		ret = await_restart(p);
 	if (writer > 0) {

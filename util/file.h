@@ -22,7 +22,8 @@ int rp_tmpfile_open(const char *path, struct rp_tmpfile *t, char *err);
 /*
  * fsync the file, rename it to its path, fsync the directory: after 0, name and
  * bytes survive a power failure. replace: replace an existing file, otherwise
- * -EEXIST. Closes t in every case; after a failure no file is left.
+ * -EEXIST. Closes t in every case. After a failure no new file is left, unless
+ * it has replaced another one and only the fsync of the directory failed.
  */
 int rp_tmpfile_publish(struct rp_tmpfile *t, bool replace, char *err);
 /* Close and remove the temporary file. Does nothing after publish. */

@@ -15,7 +15,7 @@
 #include "core/caps_priv.h"
 #include "util/host_facts.h"
 
-/* Find the weakest persistence domain, and assume it for all regions. */
+/* Find the weakest persistence domain of the host's nd regions. */
 static int nd_read(const char *root, struct rp_host *host)
 {
 	char sys[PATH_MAX], region[PATH_MAX + 256], why[RP_SOURCE_LEN];

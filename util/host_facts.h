@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Properties of the host that no region or path changes. */
+/* Properties of the whole host; names of file systems. */
 #ifndef RP_HOST_FACTS_H
 #define RP_HOST_FACTS_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Parts of fi_rpmem_info: each collects JSON, and prints it. */
+/* Parts of fi_rpmem_info: each collects its results as JSON, and prints them.
+ */
 #ifndef RP_UTIL_INFO_H
 #define RP_UTIL_INFO_H
 
@@ -116,7 +117,7 @@ bool doctor_filter_base(const char *filter, char base[DOCTOR_NAME]);
  * the environment once.
  */
 struct doctor_endpoint {
-	int ret; /* 0: an endpoint of ofi_rpmem; or -FI_*: none */
+	int ret; /* 0: provider and domain are set; -FI_*: no endpoint */
 	char provider[DOCTOR_NAME], domain[DOCTOR_NAME];
 };
 void doctor_filter_resolve(struct doctor_endpoint *endpoint);

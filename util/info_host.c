@@ -127,7 +127,7 @@ static json_t *sysfs_line(const char *dir, const char *name)
 	return text;
 }
 
-/* List the persistent memory regions of the kernel, not their devices. */
+/* List the nd regions of the kernel, each of which may have several devices. */
 static json_t *nvdimm_regions(void)
 {
 	json_t *list = json_array();

@@ -164,8 +164,8 @@ static json_t *facts_pack(const struct rp_facts *f, const struct rp_sources *s)
 }
 
 /*
- * Find a change that would give a better method; with a forced method, the
- * method that it replaced.
+ * Find a change that would give a better method. If FI_OFI_RPMEM_METHOD forces
+ * another method than the best one, this change is to unset the variable.
  */
 static struct rp_advice find_advice(const struct rp_facts *f,
 				    const struct rp_choice *c)

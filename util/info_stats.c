@@ -149,7 +149,7 @@ static json_t *copy_json(const struct rp_stats_copy *c)
 
 /* --- the table --- */
 
-/* Counts per second since `old`, or since the start without it. */
+/* old: print counts per second since this earlier page; NULL: print totals. */
 struct rate {
 	const struct rp_stats *old;
 	double seconds;
@@ -302,7 +302,7 @@ int info_stats(const struct info_stats *cfg)
 	uint64_t now, last = 0;
 	int ret;
 
-	/* libinfinipath, which libfabric loads, makes signals exit with 1. */
+	/* Undo handlers of libfabric's libinfinipath, which exit with 1. */
 	signal(SIGINT, SIG_DFL);
 	signal(SIGTERM, SIG_DFL);
 	for (;; last = now) {

@@ -52,7 +52,7 @@ flags=(-std=gnu11 -DHAVE_CONFIG_H -D_GNU_SOURCE "-DRP_PROVIDER_DIR=\"/nowhere\""
 known=util/lint.known
 
 # tidy FILE...: print findings as CHECK<tab>FILE<tab>LINE NUMBER<tab>MESSAGE.
-# The node limit makes the analyzer four times as fast and loses no finding.
+# max-nodes limits the work per function, which makes the analyzer much faster.
 tidy() {
 	printf '%s\0' "$@" |
 		xargs -0 -P 2 -n 2 sh -c 'clang-tidy-14 --quiet "$@" -- '"$(
@@ -73,7 +73,7 @@ cppchk() {
 		"$@" 2>&1
 }
 
-# judge TOOL FILE...: print the findings that are not known, file by file.
+# judge TOOL FILE...: print the findings that are not in $known, file by file.
 judge() {
 	local tool=$1 f bad
 
@@ -112,7 +112,7 @@ judge() {
 	done
 }
 
-# finds TOOL: check that the tool reports a planted leak.
+# finds TOOL: check that the tool reports a memory leak in a file made for that.
 finds() {
 	cat >"$dir/planted.c" <<'C'
 #include <stdlib.h>
@@ -135,7 +135,7 @@ C
 	fi
 }
 
-# The files for clang-tidy, which takes ten times as long as cppcheck.
+# Choose the files for clang-tidy, which is much slower than cppcheck.
 read_files=("${files[@]}")
 if [ -n "$share" ]; then
 	base=$(git rev-parse -q --verify HEAD~50 || git rev-list --max-parents=0 HEAD | tail -n 1)
@@ -199,7 +199,8 @@ else
 	failed=$((failed + 1))
 fi
 
-# The text of each plant of transparent_planted, once in its source.
+# Check that the text of each bug that transparent_planted plants occurs once in
+# its source.
 if python3 -B fabtests/functional/transparent_planted --texts .; then
 	passed=$((passed + 1))
 else

@@ -17,8 +17,8 @@ static bool is_verbs(const char *base)
 }
 
 /*
- * The reason why the FLUSH property is unknown: it takes an open domain and the
- * peer.
+ * Say why it is unknown whether native FLUSH works: only an open domain and the
+ * peer's device could tell.
  */
 static const char *native_why(const char *base)
 {
@@ -34,7 +34,7 @@ int rp_facts_find(const char *base, const char *device, const void *addr,
 {
 	struct rp_caps_cfg cfg = rp_caps_cfg_from_env();
 
-	/* Private connections use verbs or tcp, whatever the base. */
+	/* Private connections are over tcp unless the base is verbs. */
 	cfg.base = is_verbs(base) ? base : "tcp";
 	cfg.device = device;
 	cfg.native_why = native_why(base);

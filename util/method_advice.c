@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Finds the one change to a machine that gives its memory a better method. */
+/* Finds one change to a machine that gives its memory a better method. */
 #include <stddef.h>
 
 #include "util/method_advice.h"

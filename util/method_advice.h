@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The one change to a machine that gives its memory a better method. */
+/* Finds one change to a machine that gives its memory a better method. */
 #ifndef RP_METHOD_ADVICE_H
 #define RP_METHOD_ADVICE_H
 

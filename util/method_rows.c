@@ -29,7 +29,7 @@ const char *rp_refusal_name(enum rp_refusal r)
 	return "unknown memory";
 }
 
-/* Name the values in the mask or those not in it, whichever are fewer. */
+/* List the values in the mask or, if shorter, "any but" the other values. */
 static void mask_words(unsigned int mask, unsigned int count,
 		       const char *(*name)(unsigned int), char *out, size_t len)
 {
@@ -76,7 +76,7 @@ bool rp_method_row(size_t i, struct rp_method_words *w)
 	mask_words(r ? r->memory : M(UNKNOWN), RP_MEM_EMULATED + 1, memory_word,
 		   w->memory, sizeof(w->memory));
 	if (!r) {
-		/* The row is about facts that match no row. */
+		/* The row behind the last one: facts that match no row. */
 		strcpy(w->placement, "any");
 		strcpy(w->domain, "any");
 		snprintf(w->method, sizeof(w->method), "refused: %s",

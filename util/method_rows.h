@@ -11,11 +11,14 @@
 /* One row of the table, in the words of docs/guarantees.md. */
 struct rp_method_words {
 	char memory[64], placement[64], domain[64];
-	char needs[32];	 /* facts that the row requires, comma separated */
+	char needs[32];	 /* "fence", "native", "untrusted", or "" */
 	char method[64]; /* method, or "refused: why" */
 	char class[16];	 /* class; "" for a refusal */
 };
-/* Describe row i. False: the table has fewer rows. */
+/*
+ * Describe row i; the last one stands for facts that match no row. False: the
+ * table has fewer rows.
+ */
 bool rp_method_row(size_t i, struct rp_method_words *w);
 
 const char *rp_refusal_name(enum rp_refusal r);

@@ -18,7 +18,7 @@
 #include "util/stats.h"
 #include "util/text.h"
 
-/* An idle connection is closed after this time; surplus ones are refused. */
+/* Idle connections are closed after TIMEOUT_S; surplus ones are refused. */
 #define TIMEOUT_S   10
 #define CONNECTIONS 16
 #define BUFFER	    8192

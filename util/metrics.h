@@ -13,7 +13,7 @@ int rp_metrics_check(const char *where, char *err);
  * -EADDRINUSE, ...
  */
 int rp_metrics_open(const char *where, struct rp_metrics **out, char *err);
-/* All of these accept NULL; the descriptor is then -1. */
+/* This and the next functions accept NULL: rp_metrics_fd() returns -1. */
 void rp_metrics_close(struct rp_metrics *m);
 /* A descriptor that is readable when rp_metrics_run() has work. */
 int rp_metrics_fd(const struct rp_metrics *m);

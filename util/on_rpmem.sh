@@ -57,7 +57,7 @@ done
 [ -e /dev/fuse ] || die "no /dev/fuse here: load the module fuse"
 [ -e /dev/loop-control ] || die "no /dev/loop-control here: load the module loop"
 
-# The installed daemon and plugin, or those of a build in this tree.
+# Use the daemon and plugin of a build in this tree, or the installed ones.
 src=$(cd "$(dirname "$0")/.." && pwd)
 daemon=fi_rpmemd plugin=rpmem
 for build in "${RPMEM_BUILD:-}" "$src/build-quick" "$src/build-check"; do
@@ -80,13 +80,15 @@ daemon_pid= nbdkit_pid= fuse_pid= loop= loop_fd=
 
 warn() { echo "on_rpmem.sh: $*" >&2; : >"$work/lost"; }
 
-# users_of FOLDER: the processes that use it, on one line.
+# users_of FOLDER: print the processes that have a file or their working directory
+# in FOLDER, on one line.
 users_of() {
 	find /proc/[0-9]*/fd /proc/[0-9]*/cwd -lname "$1*" 2>/dev/null |
 		cut -d/ -f3 | sort -un | paste -sd' '
 }
 
-# unmount FOLDER: try for 5 seconds, because a process of COMMAND may be ending.
+# unmount FOLDER: try for 5 seconds, because a process that uses FOLDER may be
+# ending.
 unmount() {
 	for _ in $(seq 50); do
 		umount "$1" 2>/dev/null && return 0
@@ -95,7 +97,8 @@ unmount() {
 	return 1
 }
 
-# Flush the file system, unmount it, and flush what the unmounting has written.
+# Flush the file system, unmount it, and flush what unmounting has written to the
+# loop device.
 leave_mount() {
 	local users
 
@@ -129,7 +132,7 @@ in_mount() {
 	exit $status
 }
 
-# wait_for PID: wait for its end, also when signals interrupt that.
+# wait_for PID: wait until the process ends, even if signals interrupt wait.
 wait_for() {
 	while kill -0 "$1" 2>/dev/null; do
 		wait "$1" 2>/dev/null
@@ -145,14 +148,15 @@ finish() {
 	[ -z "$loop_fd" ] || exec {loop_fd}<&-
 	if [ -n "$fuse_pid" ]; then
 		umount "$work/fuse" 2>/dev/null || umount -l "$work/fuse"
-		# A process that COMMAND has left behind has a copy of that mount.
+		# End nbdfuse although a process that COMMAND has left behind may
+		# have a copy of its mount.
 		kill "$fuse_pid" 2>/dev/null
 		wait "$fuse_pid"
 	fi
 	for p in $nbdkit_pid $daemon_pid; do
 		kill "$p" 2>/dev/null && wait "$p"
 	done
-	# Never the files of a pool that is still mounted.
+	# --one-file-system: keep the files of a pool that is still mounted.
 	rm -rf --one-file-system "$work"
 	[ -z "$lost" ] || exit 125
 }
@@ -171,7 +175,8 @@ until_ready() {
 	done
 }
 
-# wants_fs: is the pool one to format? This run has created it, or all its bytes are zeros.
+# wants_fs: succeed if the pool is to be formatted: this run has created it, or all
+# its bytes are zeros.
 wants_fs() {
 	[ -z "$created" ] || return 0
 	blkid --probe "$loop" >/dev/null 2>"$work/blkid.log"
@@ -222,22 +227,23 @@ nbdkit -f -U "$work/nbd" "$plugin" "${set_pool[@]}" ${secret:+secret="$secret"} 
 	2>"$work/nbdkit.log" &
 nbdkit_pid=$!
 uri="nbd+unix:///?socket=$work/nbd"
-# The socket exists before the pool is open.
+# Wait until nbdkit serves the pool: its socket exists before the pool is open.
 until_ready nbdkit $nbdkit_pid "$work/nbdkit.log" nbdinfo --size "$uri" >"$work/size"
 nbdfuse "$work/fuse/disk" "$uri" 2>"$work/fuse.log" &
 fuse_pid=$!
 until_ready nbdfuse $fuse_pid "$work/fuse.log" test -e "$work/fuse/disk"
 loop=$(losetup --find --show "$work/fuse/disk") || die "no loop device"
-# The kernel detaches the device when nothing has it open, also behind a SIGKILL.
+# Detach the loop device now: the kernel does so when nothing has the device open
+# any more, even if SIGKILL ends this script.
 exec {loop_fd}<"$loop"
 losetup --detach "$loop"
 if wants_fs; then
 	mkfs.$fs -q "$loop" 2>"$work/mkfs.log" ||
 		die "mkfs.$fs: $(head -n 1 "$work/mkfs.log"); give a larger --size"
 fi
-# A mount namespace that ends unmounts its file systems in its last process. nbdfuse,
-# and nbdkit behind it, would wait for themselves there, and a wait of the kernel
-# cannot be killed. So the file system has a namespace that they are not in.
+# Mount the file system in a namespace without nbdfuse and nbdkit. The last process
+# of a mount namespace unmounts its file systems when it ends, and that cannot be
+# killed: nbdfuse or nbdkit would wait there for its own replies.
 inside=$(declare -p work loop && declare -f die warn users_of unmount leave_mount wait_for in_mount)
 unshare --mount --propagation slave "$BASH" -uc "$inside; in_mount \"\$@\"" on_rpmem.sh "$@" <&0 {loop_fd}<&- &
 command_pid=$!

@@ -112,8 +112,8 @@ step "the packages are built, and lintian finds no error" "$out/build.log" \
 }
 rm -f "$out"/packages/*-dbgsym_*
 cp "$src/fabtests/platform/packages.sh" "$src/util/trust.sh" "$work/"
-# packages.sh installs more packages in the root: mmdebstrap gives the root this
-# machine's name server.
+# packages.sh can install more packages in the root, because mmdebstrap gives the
+# root this machine's name server.
 step "apt installs them, they work, and apt removes them" "$out/use.log" \
 	root apt "copy-in $work/packages.sh $work/trust.sh $out/packages /" \
 	'chroot "$1" bash /packages.sh'

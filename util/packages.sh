@@ -17,8 +17,8 @@ PKG_TEST="libcriterion-dev libfabric-bin clang-14 clang-tidy-14 clang-format-14
 PKG_VM="qemu-system-x86 mmdebstrap busybox-static cpio e2fsprogs xz-utils zstd
 	debian-archive-keyring"
 
-# promtool, which checks the metrics and the alert rules; unpacked, because an
-# installed prometheus starts its server.
+# promtool, which checks the metrics and the alert rules. The package is unpacked,
+# not installed, because installing it starts the server of prometheus.
 PKG_METRICS="prometheus"
 
 # A browser that shows a report; optional for its test.
@@ -27,7 +27,7 @@ PKG_BROWSER="chromium-headless-shell"
 # Databases that are tested on a pool.
 PKG_DATABASES="postgresql-15 redis-server etcd-server etcd-client sqlite3 nbdkit libnbd-bin
 	e2fsprogs xfsprogs mount qemu-utils fio nbd-client fdisk kmod libxml2-utils"
-# libvirt's schemas; unpacked, because libvirt itself is not used.
+# libvirt's schemas. The package is unpacked, because libvirt itself is not used.
 PKG_LIBVIRT="libvirt0"
 
 # packages_missing NAME...: print the packages that are not installed.

@@ -25,18 +25,18 @@ struct pull_cfg {
 	enum rpmem_pool_class class;
 	uint64_t seed; /* seed of the cycle */
 	uint64_t area; /* bytes of the pool for records */
-	bool control;  /* the control: writes count as acknowledged at once */
+	bool control; /* commit nothing; writes count as acknowledged at once */
 };
 
 /* Memory that a child process shares with its parent. */
 struct pull_shared {
 	_Atomic int code; /* exit code of the child's first error */
 	char err[RP_ERR_LEN];
-	_Atomic bool reconnected; /* the library has repeated kept writes */
+	_Atomic bool reconnected; /* librpmem_pool may have repeated writes */
 	_Atomic uint64_t acked;	  /* acknowledged records */
 	_Atomic uint64_t visible; /* probes whose value the other client read */
 	_Atomic uint64_t unseen;  /* probes whose value was not read */
-	_Atomic uint64_t cells[PULL_CELLS]; /* last value seen in each */
+	_Atomic uint64_t cells[PULL_CELLS]; /* last value of a probe in each */
 	enum rpmem_pool_class reached;
 	char method[64];
 	unsigned char got[]; /* bytes that pull_read() has read */
@@ -51,8 +51,8 @@ struct pull_record {
 	bool zeros;
 	bool durable; /* acknowledged as a durable write, not by a commit */
 	bool acked;
-	uint64_t begin; /* the record's line, written before the record */
-	uint64_t end;	/* line of the acknowledgement, or UINT64_MAX */
+	uint64_t begin; /* line number of the record in the ledger */
+	uint64_t end;	/* line number of its acknowledgement, or UINT64_MAX */
 	/* results of the judge for records without an acknowledgement */
 	uint64_t may; /* bytes that the pool may have */
 	uint64_t is;  /* how many of these bytes the pool has */
@@ -93,17 +93,17 @@ _Noreturn void pull_read(const struct pull_cfg *cfg, struct pull_shared *s);
 
 enum pull_count {
 	PULL_RECORDS, /* acknowledged records */
-	PULL_BYTES,   /* bytes that only acknowledged records have */
-	PULL_LOST,    /* bytes with another value: lost */
-	PULL_FOREIGN, /* other bytes that no record explains */
-	PULL_OPEN,    /* records in flight, which may be lost or not: */
-	PULL_NEW,
-	PULL_OLD,
-	PULL_TORN,
-	PULL_VISIBLE, /* visible probes, and */
-	PULL_UNSEEN,
-	PULL_SEEN, /* cells with a visible value, and */
-	PULL_GONE, /* cells whose visible value the cut took */
+	PULL_BYTES,   /* bytes that acknowledged records cover */
+	PULL_LOST,    /* of these, bytes with a value that no record explains */
+	PULL_FOREIGN, /* the other bytes with such a value */
+	PULL_OPEN,    /* records in flight, which may be there or not: */
+	PULL_NEW,     /* of these, records with all bytes in the pool, */
+	PULL_OLD,     /* with none, */
+	PULL_TORN,    /* with some */
+	PULL_VISIBLE, /* probes that another client read right away */
+	PULL_UNSEEN,  /* probes that it did not read */
+	PULL_SEEN,    /* cells that were probed */
+	PULL_GONE,    /* of these, cells that are older than the last probe */
 	PULL_COUNTS,
 };
 #define PULL_NAMED 10u /* losses that are described in words */

@@ -10,9 +10,10 @@
 #include "util/plugpull.h"
 
 /*
- * A byte may have the value of a record unless an acknowledged record replaced
- * it for good: one that began after the end of the record, or a later one of
- * the same thread. Without an acknowledged record it may also still be zero.
+ * A span: bytes that the same records cover. A byte may have the value of any
+ * of them, unless an acknowledged record certainly came later: it began after
+ * the acknowledgement of the other, or is a later one of the same thread. If no
+ * acknowledged record covers the byte, it may also be zero as before the run.
  */
 struct span {
 	const struct pull_cfg *cfg;
@@ -21,9 +22,9 @@ struct span {
 	uint64_t at, len;
 	const unsigned char *got;
 	const struct pull_record *acked; /* the newest acknowledged, or NULL */
-	uint64_t begin;			 /* greatest ledger line of all */
+	uint64_t begin;			 /* greatest `begin` of acknowledged */
 	uint64_t seq[PULL_THREADS];	 /* 1 + newest acknowledged seq */
-	bool *explained;		 /* per byte */
+	bool *explained;		 /* per byte: its value is allowed */
 	unsigned char *bytes;
 };
 
@@ -155,7 +156,7 @@ static void judge_spans(struct span *s, const uint64_t *cuts, size_t ncuts,
 		for (size_t i = low; i < n && v[i].offset <= from; i++)
 			if (v[i].offset + v[i].len > from)
 				s->over[s->n++] = &v[i];
-		/* Without records there is no limit: split the span further. */
+		/* Split further: a span without records can be long. */
 		for (s->at = from; s->at < to; s->at += s->len) {
 			s->len = to - s->at < PULL_LONGEST ? to - s->at
 							   : PULL_LONGEST;
@@ -168,8 +169,8 @@ static void judge_spans(struct span *s, const uint64_t *cuts, size_t ncuts,
 }
 
 /*
- * By chance one byte in 256 of two records is equal, so a record still counts
- * as old with up to one such byte in 32.
+ * Count a record as old although up to one byte in 32 has its value: by chance,
+ * one byte in 256 of two records is equal.
  */
 static void count_records(const struct pull_record *v, size_t n,
 			  uint64_t *count)

@@ -129,7 +129,7 @@ static int load_start(const char *line, struct pull_cfg *cfg,
 	return 0;
 }
 
-/* Find the record that an acknowledgement's line names: a recent one. */
+/* Find a record by its number, from the end: it is usually a recent one. */
 static struct pull_record *find_acked(struct pull_record *v, size_t n,
 				      uint64_t seq)
 {
@@ -190,7 +190,7 @@ int pull_ledger_load(const char *path, struct pull_cfg *cfg,
 			     "'%s' is no ledger of fi_rpmem_plugpull", path);
 	for (uint64_t i = 1; !ret && (len = getline(&line, &size, f)) > 0;
 	     i++) {
-		/* An incomplete last line is dropped: nothing was sent. */
+		/* Drop an incomplete line: the run ended before it sent. */
 		if (line[len - 1] != '\n')
 			break;
 		ret = load_event(line, i, cfg->area, v, n);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Child processes of fi_rpmem_plugpull, which alone open the pool. */
+/* Child processes of fi_rpmem_plugpull: only they open the pool. */
 #include "config.h"
 
 #include <errno.h>
@@ -19,11 +19,12 @@
 #include "util/exits.h"
 #include "util/plugpull.h"
 
-/* Fewer bytes than the 32 MiB at which the library commits by itself. */
+/* Most probes: below the 32 MiB after which librpmem_pool commits by itself. */
 #define PROBES	 7000u
 #define PROBE_NS 1000000
 #define PIECE	 (1u << 20) /* bytes per read */
-/* While the target is down calls wait, until the parent ends the process. */
+/* Timeout of calls: while the target is down, they wait until they are killed.
+ */
 #define FOREVER_S 86400u
 
 struct writer {
@@ -31,7 +32,7 @@ struct writer {
 	struct pull_shared *s;
 	int ledger;
 	struct rpmem_pool *pool;
-	pthread_mutex_t lock; /* guards the ledger and: */
+	pthread_mutex_t lock; /* guards the ledger and `next` */
 	uint64_t next;	      /* next sequence number */
 };
 
@@ -113,9 +114,9 @@ void pull_read(const struct pull_cfg *cfg, struct pull_shared *s)
 }
 
 /*
- * A library that reconnects writes again what it kept: the judge would find
- * these bytes, not what the target itself kept. So from here on no thread of
- * the process can create a socket.
+ * Forbid this thread, and those that it starts from now on, to create a socket.
+ * librpmem_pool would reconnect after the cut and repeat writes that it keeps,
+ * and the judge would not see what the target itself has kept.
  */
 static int stay_disconnected(void)
 {
@@ -245,11 +246,11 @@ static void *run_thread(void *arg)
 }
 
 /*
- * The visibility test: right after a write has completed, without a commit,
- * another client reads it over its own connection. The initiator orders write
- * and read, so no clocks are compared. Every fourth probe uses the handle of
- * the records, whose connection has a backlog; its cell may get committed, so
- * the judge ignores the cell.
+ * Visibility test: right after a write has completed, without a commit, another
+ * client reads it over its own connection. This thread orders write and read,
+ * so no clocks are compared. Every fourth probe uses the handle of the records,
+ * whose connection has a backlog; commits of records may cover its cell, so the
+ * judge ignores that cell.
  */
 static void probe(struct writer *w, struct rpmem_pool *alone,
 		  struct rpmem_pool *reader)

@@ -17,7 +17,7 @@ int rp_query(struct fi_rpmem_ops *ops, struct fid_ep *ep, fi_addr_t peer,
 	if (ret)
 		return ret;
 	class = rp_class_decode(attr->region_class, RP_CLASS_NONE);
-	/* The method reaches the strongest class whose commits use it, too. */
+	/* Find the strongest class whose commits use the same method, too. */
 	for (; !attr->prov_errno && class > RP_CLASS_NONE; class --) {
 		encoded = rp_class_encode((enum rp_class) class);
 		if (encoded == required)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# From a fresh Debian 12 to a durable remote copy: installs, builds, and shows
-# on a real file that acknowledged bytes survive, and that they are lost if a
-# flush is missing.
+# Makes a durable remote copy on a fresh Debian 12: installs packages, builds, and
+# shows on a real file that acknowledged bytes survive, and that bytes are lost
+# when the flush is left out.
 set -u -o pipefail
 
 usage() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The median of paired ratios, its interval, and the verdict. */
+/* The median of paired ratios, its confidence interval, and the verdict. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 /* The smallest gain that is worth a change: 5 percent. */
 #define RP_RATIO_WORTH 1.05
 
-/* The median of paired ratios, and its interval of 99 percent. */
+/* The median of paired ratios, and its confidence interval of 99 percent. */
 struct rp_ratio {
 	double median, low, high;
 	size_t pairs;
@@ -21,16 +21,16 @@ enum rp_verdict {
 };
 
 /*
- * Sort the ratios, and find their median with the interval that order
- * statistics give for any distribution. With fewer than 8 pairs no two ratios
- * enclose the median with 99 percent: -ENODATA, and the interval is from 0 to
- * infinity.
+ * Sort the ratios, and find their median with the confidence interval that
+ * order statistics give for any distribution. With fewer than 8 pairs no two
+ * ratios enclose the median with 99 percent: -ENODATA, and the interval is from
+ * 0 to infinity.
  */
 int rp_ratio_find(double *ratios, size_t n, struct rp_ratio *r);
 /*
- * rp_ratio_find() for one of several looks at a growing number of pairs. Each
- * interval is wider, so that all looks of a run together miss the median in 1
- * percent of runs. The numbers of pairs must be fixed beforehand.
+ * rp_ratio_find() for a run that tests `looks` times, with more pairs each
+ * time. Each interval is wider, so that in 99 percent of runs every interval
+ * has the median. The numbers of pairs must be fixed beforehand.
  */
 int rp_ratio_look(double *ratios, size_t n, unsigned int looks,
 		  struct rp_ratio *r);

@@ -50,8 +50,9 @@ set_group() {
 		die "nothing is changed: $1 is '$(get_group "$1")'; give that as WAS"
 }
 
-# Split the value of etcd's key: $group, and $base, the epoch behind it or 0. A
-# restored etcd counts revisions anew, and a base is added to them.
+# split_base VALUE: split the value of etcd's key into $group and $base, the number
+# in ";epoch=" or 0. Epochs are $base plus a revision of etcd: a restored etcd counts
+# revisions anew, and a larger base keeps epochs growing.
 split_base() {
 	group=$1 base=0
 	if [[ $1 =~ \;epoch=([0-9]+) ]]; then
@@ -60,7 +61,8 @@ split_base() {
 	fi
 }
 
-# replaced NAME MEMBER NEW [OPTION...]: what run runs for replace.
+# replaced NAME MEMBER NEW [OPTION...]: the command that `replace` lets run() run,
+# with the lock taken.
 replaced() {
 	local name=$1 member=$2 new=$3 was=$RPMEM_LEAD_WAS base group tool
 
@@ -84,9 +86,10 @@ now() {
 	echo "${up%.*}"
 }
 
-# lock_revision: print the create revision of the lock's key; nothing: the key
-# was removed. Keys get the lock in the order of their revisions. ETCD_LOCK_REV
-# is a later one: a machine that was suspended can have lost its key by then.
+# lock_revision: print the create revision of the lock's key, or nothing if the key
+# was removed. The lock goes to the keys in the order of these revisions.
+# ETCD_LOCK_REV is a later revision: a suspended machine may have lost its key by
+# then.
 lock_revision() {
 	local said
 
@@ -94,8 +97,8 @@ lock_revision() {
 		sed -n 's/^"CreateRevision" : //p' <<<"$said"
 }
 
-# watch_lock TTL REVISION PID: end the command when the lock is lost, or etcd has
-# not confirmed the lock for TTL seconds.
+# watch_lock TTL REVISION PID: end the command PID when the lock is lost, or when
+# etcd has not confirmed the lock for TTL seconds.
 watch_lock() {
 	local seen begun said why=
 
@@ -146,7 +149,7 @@ inside() {
 	while kill -0 $pid 2>/dev/null; do
 		wait $pid 2>/dev/null
 	done
-	# A signal can have ended the wait of the loop.
+	# Get the exit status: a signal may have interrupted the wait of the loop.
 	wait $pid 2>/dev/null
 	status=$?
 	[ -e "$RPMEM_LEAD/lost" ] && status=124
@@ -173,7 +176,8 @@ run() {
 	while kill -0 $lock 2>/dev/null && [ ! -e "$RPMEM_LEAD/status" ]; do
 		wait $lock 2>/dev/null
 	done
-	# etcdctl releases the lock. Without etcd it hangs, and the lock expires.
+	# Give etcdctl 3 seconds to release the lock. Without etcd it hangs: then the
+	# lock expires.
 	for _ in $(seq 30); do
 		kill -0 $lock 2>/dev/null || break
 		sleep 0.1

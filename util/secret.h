@@ -18,8 +18,9 @@ struct rp_secret {
 
 /*
  * Read a secret: the bytes of the file without trailing line ends. The file
- * must belong to this user or root, and other users may have no rights. Returns
- * 0, or -errno and the remedy in err: -EPERM (rights), -EINVAL (length).
+ * must belong to this user or root; its group may only read it, other users may
+ * not. Returns 0, or -errno and the remedy in err: -EPERM (rights), -EINVAL
+ * (length, or no regular file).
  */
 int rp_secret_load(const char *path, struct rp_secret *s, char *err);
 /* Overwrite a secret in memory. */

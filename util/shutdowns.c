@@ -38,8 +38,8 @@ static uint64_t hash(const char *id)
 }
 
 /*
- * The flags of a DIMM tell of the last loss of power: a second loss shows the
- * same flags, in another boot.
+ * Add the flags of a DIMM, which describe the last loss of power. The hash has
+ * the boot, too: a second loss can show the same flags, but in another boot.
  */
 static void add_flags(struct search *s, const char *dimm, const char *id,
 		      const char *flags)
@@ -66,8 +66,8 @@ static void add_flags(struct search *s, const char *dimm, const char *id,
 }
 
 /*
- * Add a DIMM: sysfs has its count and its flags below a driver's name, nfit,
- * cxl or papr.
+ * Add a DIMM, unless it was added before. sysfs has its files in a folder that
+ * is named after the driver: nfit, cxl or papr.
  */
 static void add_dimm(struct search *s, const char *region, const char *dimm)
 {
@@ -94,7 +94,7 @@ static void add_dimm(struct search *s, const char *region, const char *dimm)
 	s->sum.count += strtoull(line, NULL, 0);
 }
 
-/* The nd region is a directory above its device's. */
+/* Add the DIMMs of a device: its nd region is a directory above `dir`. */
 static void add_device(struct rp_disk_walk *w, const char *dir,
 		       const char *flaw)
 {
@@ -107,7 +107,7 @@ static void add_device(struct rp_disk_walk *w, const char *dir,
 		*slash = 0;
 	if (!slash)
 		return;
-	/* The kernel shows 1 where DIMMs have flush hints. */
+	/* 1: the DIMMs have flush hints, by which the kernel flushes them. */
 	if (strcmp(rp_caps_read_line(region, "deep_flush", line), "1") != 0)
 		s->sum.unflushed = true;
 	for (int i = 0; i < MAX_DIMMS; i++) {
@@ -141,14 +141,14 @@ int rp_shutdowns_find(const char *root, const char *path,
 	return 0;
 }
 
-/* Do the flags tell of a loss that the pool's header does not have? */
+/* Whether flags show a loss that the pool's header does not have. */
 static bool has_failed(const struct rp_shutdowns *then,
 		       const struct rp_shutdowns *now)
 {
 	return now->failures && now->failures != then->failures;
 }
 
-/* A closed pool on other memory is a copy, whose bytes were never here. */
+/* A clean pool on other DIMMs is a copy: their losses are not its losses. */
 bool rp_shutdowns_lost(const struct rp_shutdowns *then,
 		       const struct rp_shutdowns *now, bool clean)
 {

@@ -11,15 +11,16 @@
 #define RP_SHUTDOWNS_TEXT 64
 
 /*
- * A DIMM counts the power losses in which it could not save all bytes that had
- * reached the persistence domain. Its flags tell of the last one only.
+ * A DIMM counts its dirty shutdowns: power losses in which it could not save
+ * all bytes of the persistence domain. Its flags describe only the last power
+ * loss.
  */
 struct rp_shutdowns {
 	uint64_t count; /* sum over all DIMMs */
 	uint64_t dimms; /* identifies the DIMMs; 0: no DIMM counts */
 	/*
-	 * Identifies the losses in flags, and the boot of the machine that
-	 * shows them; 0: none.
+	 * Hash of the losses in flags and of the boot in which they were read;
+	 * 0: the flags show no loss.
 	 */
 	uint64_t failures;
 	bool unflushed; /* some memory has no flush that reaches its media */
@@ -28,17 +29,17 @@ struct rp_shutdowns {
 };
 
 /*
- * Examine the DIMMs below a file: of all nd regions whose devices hold it, even
- * below dm and md. root: NULL, or the folder in place of /. Returns 0, or
+ * Examine the DIMMs of all nd regions whose devices hold a file, even below dm
+ * and md. root: NULL, or a folder with sys and proc, for tests. Returns 0, or
  * -EMFILE with the reason in err.
  */
 int rp_shutdowns_find(const char *root, const char *path,
 		      struct rp_shutdowns *out, char *err);
 
 /*
- * May a pool have lost acknowledged bytes? then: what its header has; now: what
- * was found. clean: it was closed, so its bytes were flushed to the media, if
- * the memory has such a flush.
+ * Whether a pool may have lost acknowledged bytes. then: stored in its header;
+ * now: found by rp_shutdowns_find(). clean: it was closed, and its bytes were
+ * flushed to the media, if the memory has such a flush.
  */
 bool rp_shutdowns_lost(const struct rp_shutdowns *then,
 		       const struct rp_shutdowns *now, bool clean);

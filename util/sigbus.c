@@ -38,8 +38,8 @@ static void sigbus(int sig, siginfo_t *info, void *context)
 			break;
 		_exit(RP_EXIT_FILE);
 	}
-	signal(sig, SIG_DFL); /* not of a pool: the store is repeated, and ends
-			       * the process */
+	signal(sig, SIG_DFL); /* no pool's memory: the store faults again, and
+			       * that ends the process */
 }
 
 void rp_sigbus_watch(const struct rp_exports *x)

@@ -23,7 +23,7 @@ static void words_copy(void *to, const void *from, size_t len)
 			(const uint64_t *)from + i, __ATOMIC_RELAXED);
 }
 
-/* Copy the regions up to the first one without a name, and the last one. */
+/* Copy the named regions, which come first, and the last, of all others. */
 static void regions_copy(struct rp_stats_region *to,
 			 const struct rp_stats_region *from)
 {
@@ -88,8 +88,8 @@ static void command_read(struct rp_stats_copy *c)
 }
 
 /*
- * Is this descriptor a page of counters? The descriptors of a process with this
- * user and another group are listed, but cannot be read: -EACCES.
+ * Whether a descriptor is a page of counters; -EACCES: it cannot be read. This
+ * user may list, but not read, the descriptors of a process with another group.
  */
 static int is_page(int dir, const char *name)
 {
@@ -123,7 +123,7 @@ static int process_read(pid_t pid,
 		ret = is_page(dirfd(d), e->d_name);
 		if (ret <= 0)
 			continue;
-		/* O_NONBLOCK: the name may be that of another file by now. */
+		/* O_NONBLOCK, O_NOCTTY: it may be another file by now. */
 		fd = openat(dirfd(d), e->d_name,
 			    O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 		if (fd < 0)

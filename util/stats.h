@@ -26,7 +26,7 @@ struct rp_stats_copy {
 int rp_stats_each(pid_t pid, void (*take)(void *arg, struct rp_stats_copy *c),
 		  void *arg);
 
-/* The end of bucket i in ns, which belongs to the next bucket. */
+/* The end of bucket i in ns; this value itself is in bucket i + 1. */
 static inline double rp_bucket_end(size_t i)
 {
 	const uint64_t bits = (uint64_t)(i + 1 + RP_STATS_FIRST) << 50;
@@ -37,7 +37,7 @@ static inline double rp_bucket_end(size_t i)
 }
 
 uint64_t rp_histogram_count(const struct rp_stats_histogram *h);
-/* The end in ns of the bucket that reaches this part of all counts; 0: none. */
+/* Quantile `part` (0 to 1) in ns, rounded up to its bucket's end; 0: empty. */
 double rp_histogram_quantile(const struct rp_stats_histogram *h, double part);
 /* Operations that have started but not completed. */
 uint64_t rp_stats_outstanding(const struct rp_stats *s);

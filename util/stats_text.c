@@ -85,7 +85,7 @@ static void put_one(const struct text *t, const char *name, const char *type,
 	}
 }
 
-/* Regions may have equal names: the later ones get their number. */
+/* If an earlier region has the same name, append the region's number. */
 static void region_begin(const struct text *t, size_t i, const char *name,
 			 const struct rp_stats_region *r)
 {

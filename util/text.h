@@ -32,8 +32,8 @@ static inline bool rp_char_printable(char c)
 }
 
 /*
- * Whether a place names a group of pools, "HOST:POOL,HOST:POOL,...". A comma
- * without a later colon is part of a pool's name.
+ * Whether `where` names a group of pools, "HOST:POOL,HOST:POOL,...". A comma
+ * without a colon behind it is part of a pool's name.
  */
 static inline bool rp_names_group(const char *where)
 {

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# States what software cannot find out about a directory. quickstart.sh,
-# check.sh, and packages.sh of fabtests/platform source it.
+# States that msync in a directory reaches a disk, where no program can find that
+# out. quickstart.sh, check.sh and fabtests/platform/packages.sh source this file.
 # shellcheck shell=sh
 
-# trust_word TOOL DIR FIELD: print a field that fi_rpmem_info (TOOL) reports of
-# a directory.
+# trust_word TOOL DIR FIELD: print a field of what TOOL, fi_rpmem_info, reports
+# about a directory.
 trust_word() {
 	"$1" "$2" 2>/dev/null | sed -n "s/^  $3  *//p" | tail -1
 }
 
-# trust_folder TOOL DIR: a container or chroot does not show that msync in DIR
-# reaches a disk, so commits are refused. Print this, and export
-# FI_OFI_RPMEM_TRUST_FS for later commands. Fail if the export does not help.
+# trust_folder TOOL DIR: make commits to DIR possible in a container or chroot. These
+# do not show that msync in DIR reaches a disk, so commits are refused. Print this,
+# and export FI_OFI_RPMEM_TRUST_FS for later commands. Fail if that does not help.
 trust_folder() {
 	[ "$(trust_word "$1" "$2" class)" != power ] || return 0
 	trust_fs=$(trust_word "$1" "$2" 'file system')

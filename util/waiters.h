@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Threads of which one polls for completions, and each of the others sleeps
- * until its own operation is done, or until it has to poll. All calls need the
- * lock of the list's owner.
+ * Threads that wait for operations: one polls for completions, each other one
+ * sleeps until its own operation is done, or until it has to poll. All calls
+ * need the lock that guards the list.
  */
 #ifndef RP_UTIL_WAITERS_H
 #define RP_UTIL_WAITERS_H
@@ -33,7 +33,7 @@ static inline void rp_waiter_remove(struct rp_waiters *all,
 	pthread_cond_destroy(&me->wake);
 }
 
-/* Wake the threads whose operations are done: they need not poll. */
+/* Wake the threads whose operations are done. */
 static inline void rp_waiters_wake(struct rp_waiters *all)
 {
 	struct rp_waiter *w;
@@ -43,7 +43,7 @@ static inline void rp_waiters_wake(struct rp_waiters *all)
 			pthread_cond_signal(&w->wake);
 }
 
-/* Wake one of the other threads, which polls next. */
+/* Wake one thread whose operation is not done, so that it polls next. */
 static inline void rp_waiters_hand_over(struct rp_waiters *all)
 {
 	struct rp_waiter *w;

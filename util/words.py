@@ -15,12 +15,12 @@ import subprocess
 import sys
 import tokenize
 
-# Openers that stand for a missing noun: a comment starts with its subject.
+# First words of a comment that stand for a missing noun.
 HEADLESS = re.compile(
     r"(Who|Whoever|Whose|What|Whatever|Whichever|Of|Those|That of|Where"
     r"|Wherever|As much|Nothing of)\b(?! is\b.*\?$)")
 
-# Word in a comment -> the word that the field knows.
+# Word in a comment -> the usual word for it.
 WORDS = {
     r"asker|xport": "session",
     r"greet(s|ed|ing|ings)?|welcome": "HELLO, HELLO_ACK, handshake",
