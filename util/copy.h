@@ -38,7 +38,7 @@ struct copy_cfg {
 	struct rp_secret secret;
 };
 
-/* One operation of the pool. */
+/* One operation on the pool. */
 struct copy_op {
 	struct rpmem_pool_op op;
 	bool busy;     /* submitted, not yet completed */

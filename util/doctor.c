@@ -29,7 +29,7 @@ struct doctor {
 	char base[DOCTOR_NAME];	  /* base in FI_PROVIDER, or tcp */
 	char device[DOCTOR_NAME]; /* first device of the base, or "" */
 	bool filter_set;	  /* FI_PROVIDER names ofi_rpmem and a base */
-	struct doctor_endpoint endpoint; /* result of FI_PROVIDER */
+	struct doctor_endpoint endpoint; /* which FI_PROVIDER selects */
 	bool listed;
 };
 

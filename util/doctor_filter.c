@@ -52,8 +52,7 @@ bool doctor_filter_base(const char *filter, char base[DOCTOR_NAME])
 		}
 	}
 	free(copy);
-	/* In a list such as "tcp,ofi_rpmem", the base is an entry of its own.
-	 */
+	/* In a list such as "tcp,ofi_rpmem", the base is another entry. */
 	if (!base[0])
 		strcpy(base, other);
 	return named && base[0];

@@ -472,8 +472,7 @@ static const char *check_export(void *arg, unsigned int i)
 	if (ret)
 		withdraw_export(e, ret);
 	if (!e->withdrawn[0]) {
-		/* The memory's facts may have changed: offer the class of now.
-		 */
+		/* Update the class: the memory may have become weaker. */
 		if (e->mr)
 			describe(x, e, &x->offers[i], err);
 		return NULL;
@@ -783,8 +782,7 @@ int rp_exports_close(struct rp_exports *x, bool failed, char *err)
 		}
 		if (e->grows)
 			e->longer |= rp_pool_allocate(&e->pool, err) > 0;
-		/* A failed start leaves no new pool, and no other clean mark.
-		 */
+		/* A failed start keeps no new pool, and old pools as clean. */
 		if (e->made && !x->served)
 			unlink(e->path);
 		if (e->withdrawn[0])

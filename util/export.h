@@ -55,8 +55,8 @@ struct rp_exports {
 	uint64_t incarnation;
 	uint64_t await_until; /* ms: end of AWAIT_MS */
 	bool served;	      /* the start succeeded: clients can connect */
-	bool embedded;	      /* in a program of others: no text on stdout, no
-			       * handler of signals */
+	bool embedded;	      /* not in fi_rpmemd: no text on stdout, no handler
+			       * of signals */
 	struct rp_export v[RP_SETUP_POOLS];
 	struct rp_setup_export offers[RP_SETUP_POOLS]; /* one per pool in v */
 };

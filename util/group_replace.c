@@ -147,8 +147,7 @@ static int check(struct tool *t, unsigned int at, const char *member,
 		return rp_err(t->err, RP_EXIT_FILE,
 			      "the members are no group yet: the first opening "
 			      "creates it");
-	/* The new member is empty, so the others must suffice for an opening.
-	 */
+	/* The new member is empty: the others must suffice to open it. */
 	if (!tool_can_open(t, at, &lose))
 		return RP_EXIT_NOTHING;
 	strcpy(p->where, with);

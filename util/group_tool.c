@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The members of a group, as their records describe them. */
+/* Reads the records of a group's members, and finds the members' states. */
 #include "config.h"
 
 #include <errno.h>

@@ -8,15 +8,13 @@
 #include "libpool/group.h"
 #include "util/text.h"
 
-/* States of a member; docs/protocol.md, "Groups", compares them to a writer's.
- */
+/* States of a member; docs/protocol.md, "Groups", compares them to others. */
 enum place_state {
 	PLACE_AWAY,	 /* not reachable */
 	PLACE_OTHER,	 /* not a member, or a member of another group */
 	PLACE_SHORT,	 /* a member of this group, but too short */
 	PLACE_EMPTY,	 /* blank: no superblock, or no epoch */
-	PLACE_DISPLACED, /* promised to a writer that has not opened the group
-			  */
+	PLACE_DISPLACED, /* promised to a writer that has not opened yet */
 	PLACE_STALE,	 /* the member lacks commits, or may lack some */
 	PLACE_CURRENT,
 };

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Parts of fi_rpmem_info: each collects its results as JSON, and prints them.
- */
+/* Parts of fi_rpmem_info: each collects results as JSON, and prints them. */
 #ifndef RP_UTIL_INFO_H
 #define RP_UTIL_INFO_H
 

@@ -20,7 +20,7 @@
 #define PULL_TAIL    ((uint64_t)PULL_CELLS * PULL_CELL)
 
 struct pull_cfg {
-	const char *where; /* HOST:PORT:POOL */
+	const char *where; /* HOST[:PORT]:POOL */
 	const char *secret_file;
 	enum rpmem_pool_class class;
 	uint64_t seed; /* seed of the cycle */

@@ -23,8 +23,7 @@
 #define PROBES	 7000u
 #define PROBE_NS 1000000
 #define PIECE	 (1u << 20) /* bytes per read */
-/* Timeout of calls: while the target is down, they wait until they are killed.
- */
+/* Timeout of calls: while the target is down, they wait for SIGKILL. */
 #define FOREVER_S 86400u
 
 struct writer {

@@ -547,8 +547,7 @@ int rp_pool_accept_loss(const char *path, char *err)
 	return ret ? ret : lost;
 }
 
-/* Store the fields of `to` in the header durably; on failure *p is unchanged.
- */
+/* Store the fields of `to` in the header durably; on failure *p stays. */
 static int pool_set(struct rp_pool *p, struct rp_pool *to, char *err)
 {
 	const int ret = pool_mark(to, 0, err);

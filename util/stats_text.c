@@ -153,8 +153,8 @@ struct series {
 	const struct text *t;
 	size_t i;
 	const char *name;
-	const struct rp_stats_region *region; /* histogram of a region, or */
-	int method;			      /* histogram of a method */
+	const struct rp_stats_region *region; /* its commits; NULL: of method */
+	int method;
 };
 
 static void series_begin(const struct series *s, const char *suffix)
