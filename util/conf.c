@@ -57,7 +57,7 @@ struct parser {
 	char *err;
 };
 
-/* Report an error, if it is the first one. Returns false, for the handlers. */
+/* Report the first error only. Returns false: for inih, an error. */
 static bool fail(struct parser *p, int ret, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 static bool fail(struct parser *p, int ret, const char *fmt, ...)

@@ -110,7 +110,7 @@ static int commit_to_self(struct rp_fabric *f, struct info_map *m, char *done,
 	fi_addr_t self;
 	int ret;
 
-	/* Use other bytes in each run, so that old ones cannot pass. */
+	/* Write other bytes in each run, so that old bytes fail compare(). */
 	clock_gettime(CLOCK_REALTIME, &seed);
 	for (size_t i = 0; i < sizeof(buf); i++)
 		buf[i] = (char)(seed.tv_nsec >> (i % 24) ^ (long)i);

@@ -775,6 +775,6 @@ int main(int argc, char **argv)
 	d.err[0] = 0;
 	closed = close_all(&d, code);
 	if (!code && !closed && d.one_shot.stopped)
-		return RP_EXIT_FAILED; /* stopped before the client closed it */
+		return RP_EXIT_FAILED; /* ended by a signal, not the client */
 	return code ? code : closed;
 }

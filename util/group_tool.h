@@ -8,7 +8,7 @@
 #include "libpool/group.h"
 #include "util/text.h"
 
-/* States of a member; docs/protocol.md, "Groups", compares them to others. */
+/* States of a member; docs/protocol.md, "Groups", maps them to a writer's. */
 enum place_state {
 	PLACE_AWAY,	 /* not reachable */
 	PLACE_OTHER,	 /* not a member, or a member of another group */
@@ -31,7 +31,7 @@ struct place {
 	struct group_super super;
 	struct group_state disk;
 	enum place_state state;
-	uint64_t marked; /* bytes in which members may differ */
+	uint64_t marked; /* bytes of marked chunks: members may differ there */
 	unsigned char *chunk;
 	uint64_t hash; /* hash of the current chunk */
 };

@@ -87,9 +87,8 @@ now() {
 }
 
 # lock_revision: print the create revision of the lock's key, or nothing if the key
-# was removed. The lock goes to the keys in the order of these revisions.
-# ETCD_LOCK_REV is a later revision: a suspended machine may have lost its key by
-# then.
+# was removed. Keys get the lock in the order of these revisions. ETCD_LOCK_REV does
+# not do: it is a later revision, by which a suspended machine may have lost its key.
 lock_revision() {
 	local said
 
@@ -127,7 +126,8 @@ end_command() {
 	kill -KILL -- "-$1" 2>/dev/null
 }
 
-# inside NAME TTL PID COMMAND...: runs under etcdctl, which has taken the lock.
+# inside NAME TTL PID COMMAND...: run COMMAND, as a child of etcdctl, which has taken
+# the lock; then send SIGUSR1 to PID, which is run().
 inside() {
 	local name=$1 ttl=$2 outside=$3 group base pid revision watch status
 

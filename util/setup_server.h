@@ -119,8 +119,9 @@ bool rp_setup_has_closed(int fd);
 /* Let the connection of a dead host end after 30 seconds. */
 void rp_setup_keep_alive(int fd);
 /*
- * Serve the clients of attr->listener, which the server closes, even if it
- * cannot be made. Returns 0, or -errno and the remedy in err.
+ * Make a server for the clients of attr->listener. rp_setup_server_delete()
+ * closes the listener, and so does this function if it fails. Returns 0, or
+ * -errno and the remedy in err.
  */
 int rp_setup_server_new(const struct rp_setup_server_attr *attr,
 			struct rp_setup_server **out, char *err);
