@@ -19,7 +19,7 @@
 #define SAMPLE	(256u << 10) /* least bytes that one sample stores */
 #define LONGEST (1u << 20)   /* bytes of the longest store */
 #define ATOMICS 1024u	     /* atomic operations of one sample */
-#define WORDS	64u	     /* words that atomics change, one per line */
+#define WORDS	64u	     /* words that atomics change, one per cache line */
 #define PAGES	16u	     /* pages of one commit */
 #define THREADS 16u	     /* writer threads at most */
 #define WRITES	4096u	     /* writes of all threads together */

@@ -637,7 +637,7 @@ static int drain(struct daemon *d)
 	rp_service_log(
 		RP_SERVICE_NOTICE,
 		"stopping: accepted commits are completed, new ones refused");
-	/* The listener is closed, so the kernel refuses new clients. */
+	/* Close the listener: the kernel then refuses new clients. */
 	rp_setup_server_delete(d->server);
 	d->server = NULL;
 	ret = fi_rpmem_domain_ops_get(d->exports.f.domain, &ops);
@@ -712,7 +712,7 @@ static int run(struct daemon *d)
 		print_conf(d);
 		return 0;
 	}
-	/* Open the fabric before pools: its failure leaves no new pool. */
+	/* Open the fabric first: if that fails, no pool has been created. */
 	if (!code) {
 		code = rp_exports_open(&d->exports, d->conf.base,
 				       listen_address(&d->conf), d->err);

@@ -409,7 +409,7 @@ static int pool_map(struct rp_pool *p, char *err)
 	return 0;
 }
 
-/* Write the flags to the older header copy, and sync it. */
+/* Write a new header with these flags over the older copy, and sync it. */
 static int pool_mark(struct rp_pool *p, uint32_t flags, char *err)
 {
 	struct header h = {

@@ -167,7 +167,7 @@ bool rp_service_may_log(uint64_t *last)
 	return true;
 }
 
-/* A SIGHUP that arrives before the loop starts is read by the loop. */
+/* Block signals early: the loop reads even those that came before its start. */
 int rp_service_block_signals(void)
 {
 	sigset_t set;

@@ -783,8 +783,8 @@ void rp_setup_server_run(struct rp_setup_server *s)
 		c = ev.data.ptr;
 		if (!c) {
 			/*
-			 * Drop the oldest connection: an honest client needs
-			 * only milliseconds.
+			 * Drop the oldest connection to make room: an honest
+			 * client needs it only for milliseconds.
 			 */
 			if (s->nconns == s->attr.max_conns)
 				conn_drop(s,
