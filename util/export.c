@@ -23,10 +23,7 @@
 #include "util/machine_facts.h"
 #include "util/service.h"
 
-/*
- * Time for which a restarted daemon reserves a pool for its last owner, which
- * tries to reconnect each second.
- */
+/* After a restart, time in which only the last owner may open a pool. */
 #define AWAIT_MS 5000
 
 static int pool_exit(int ret)

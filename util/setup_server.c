@@ -214,9 +214,8 @@ static bool holds_bytes(const struct conn *h,
 }
 
 /*
- * Find a client that has exports[i] open and conflicts with a request; NULL:
- * none. Drop such clients if they have disconnected: a client that crashed must
- * not keep its successor out.
+ * Find a client that has exports[i] open and excludes a request, or NULL. Drop
+ * such clients that have disconnected: a restarted client must not be excluded.
  */
 static const struct conn *find_holder(struct rp_setup_server *s,
 				      const struct rp_setup_request *req,
@@ -268,8 +267,7 @@ static void hold_export(struct rp_setup_server *s, struct conn *c,
  * owner is set once more if it opens without `again`: writes of its former
  * endpoint may still be in progress, and set_owner() revokes their key. A
  * client that shares the pool for writing replaces a disconnected exclusive
- * owner, which would repeat its writes over newer bytes when it reconnects. A
- * client that only reads replaces no owner.
+ * owner, which would repeat its writes over newer bytes when it reconnects.
  */
 static uint64_t next_owner(uint64_t owner, const struct rp_setup_request *req,
 			   unsigned int rights)
@@ -282,10 +280,7 @@ static uint64_t next_owner(uint64_t owner, const struct rp_setup_request *req,
 	return req->owner | RP_SETUP_SHARED;
 }
 
-/*
- * Copy exports[i] to *e, with the client's key. Returns 0, or the length of an
- * encoded ERROR, as the functions below do.
- */
+/* Copy exports[i] and the client's key to *e. Returns 0 or put_error(). */
 static int grant_export(struct rp_setup_server *s, struct conn *c,
 			unsigned int i, unsigned int part,
 			struct rp_setup_export *e)
@@ -742,10 +737,7 @@ static void server_accept(struct rp_setup_server *s)
 	fd = accept4(s->listener, (struct sockaddr *)&sa, &sa_len,
 		     SOCK_NONBLOCK | SOCK_CLOEXEC);
 	if (fd < 0) {
-		/*
-		 * Out of descriptors: ignore the listener for a second. It
-		 * stays readable, so epoll would report it in a busy loop.
-		 */
+		/* Out of descriptors: do not poll the listener for 1 s. */
 		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
 		    errno == ENOBUFS)
 			server_listen(s, false);
