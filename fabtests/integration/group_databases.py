@@ -47,9 +47,9 @@ PLANTED = {
          "(unsigned int)__builtin_popcount(o->has & current) < 1)")],
     "share": [
         ("util/libpool/group_threads.c",
-         "	ret = pool_open_as(pool, m->where, &attr, m->of->owner,\n",
+         "	ret = pool_open_as(pool, m->where, &attr, m->of->owner, &m->seen,\n",
          "	attr.exclusive = 0;\n"
-         "	ret = pool_open_as(pool, m->where, &attr, m->of->owner,\n")],
+         "	ret = pool_open_as(pool, m->where, &attr, m->of->owner, &m->seen,\n")],
 }
 # SIGINT asks for a fast shutdown. The lock file may be of another machine.
 DATABASE = """

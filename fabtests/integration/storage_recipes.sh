@@ -235,6 +235,22 @@ if [ -e "$build/util/.libs/librpmem.so.1" ]; then
 else
 	inapplicable "## libpmemobj" "built without librpmem: no PMDK 1.12 here"
 fi
+# The unit for dqlite, whose servers functional/dqlite.sh runs: the library exists, and
+# reads each variable.
+echo "## dqlite" >>"$dir/tried"
+unit=$(block "## dqlite" | sed -n 's/^Environment=//p')
+preload=$build/util/.libs/$(echo "$unit" | sed -n 's|.*LD_PRELOAD=[^ ]*/\([^ /]*\).*|\1|p')
+unread=$(echo "$unit" | grep -o 'RPMEM_[A-Z_]*' | while read -r name; do
+	grep -q "$name" "$preload" || echo "$name"
+done)
+if [ ! -e "$build/util/librpmem_raft_preload.la" ]; then
+	skip "storage.md, dqlite" "built without librpmem_raft: no libraft here"
+elif [ -f "$preload" ] && [ -z "$unread" ]; then
+	echo "ok - storage.md, dqlite"
+else
+	echo "not ok - storage.md, dqlite: $unit: $unread"
+	failed=1
+fi
 recipe "$initdb etcd etcdctl" "## A database that moves to another machine"
 recipe redis-server "## Redis without a disk"
 
