@@ -79,7 +79,10 @@ static ssize_t post_compare(size_t ncmp, size_t nres, uint64_t flags)
 	return ret;
 }
 
-/* Refuse invalid atomics with and without FI_COMMIT_COMPLETE. */
+/*
+ * The provider refuses invalid atomics in the call itself, with and without
+ * FI_COMMIT_COMPLETE in flags, and queues no completion for them.
+ */
 static const char *check_calls(const struct card *c, uint64_t flags)
 {
 	post_valid(c);
@@ -97,7 +100,10 @@ static const char *check_calls(const struct card *c, uint64_t flags)
 	m.op = FI_BXOR;
 	EXPECT(post_atomic(flags), -FI_EOPNOTSUPP);
 	post_valid(c);
-	/* The segment lists of operand and result have different counts. */
+	/*
+	 * iov and rma_iov (or the result list of a fetch) name different
+	 * numbers of values.
+	 */
 	iov[0].count = 2;
 	EXPECT(post_atomic(flags), -FI_EINVAL);
 	iov[0].count = SIZE_MAX / 4;
@@ -137,8 +143,8 @@ static const char *check_calls(const struct card *c, uint64_t flags)
 }
 
 /*
- * The target refuses an atomic outside the region or misaligned: one error
- * entry.
+ * The target refuses an atomic outside the region or misaligned: the call
+ * succeeds, and one error entry has the target's status.
  */
 static const char *refused_by_target(const struct card *c, uint64_t flags)
 {

@@ -22,7 +22,10 @@ static char sentence[200];
 
 static const struct pair_opts plain;
 
-/* Post a commit that the call itself refuses; returns the negative error. */
+/*
+ * Post a commit that fi_rpmem_commit() itself refuses, without sending it.
+ * Returns the negative error.
+ */
 static ssize_t commit_refused(struct side *s, uint64_t key, uint64_t addr,
 			      uint64_t len, fi_addr_t to)
 {
@@ -62,7 +65,10 @@ static const char *keys_and_ranges(struct duo *d)
 	EXPECT(duo_commit(&s, &bad, 0, 64), RP_ST_STALE_KEY);
 	bad.pool_key = c.pool_key ^ 1ull << 39;
 	EXPECT(duo_commit(&s, &bad, 0, 64), RP_ST_STALE_KEY);
-	/* No process listens on this port. */
+	/*
+	 * Bits 40 to 55 of a key are the target's port: no process listens on
+	 * port 1.
+	 */
 	bad.pool_key = (c.pool_key & ~(0xffffull << 40)) | 1ull << 40;
 	EXPECT(duo_commit(&s, &bad, 0, 64), RP_ST_LOST);
 	EXPECT(duo_commit(&s, &c, PAIR_POOL - 63, 64), RP_ST_RANGE);
@@ -128,7 +134,10 @@ static const char *check_calls(struct duo *d)
 	return NULL;
 }
 
-/* Memory that cannot be registered as persistent is refused. */
+/*
+ * fi_mr_reg(FI_RMA_PMEM) refuses memory that cannot be persistent, and the log
+ * says why.
+ */
 static const char *check_registrations(struct duo *d)
 {
 	const size_t len = 65536;
@@ -159,14 +168,18 @@ static const char *check_registrations(struct duo *d)
 	SAYS("nothing is mapped at");
 	p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (pair_over("verbs")) {
-		/* The write ends beyond the mapping. */
+		/*
+		 * Over verbs, pages of a file may move: only device DAX is
+		 * registered.
+		 */
 		EXPECT(REG(p), -FI_EOPNOTSUPP);
 		SAYS("or devdax");
 	} else {
 		EXPECT(REG(p), 0);
 		EXPECT(fi_close(&mr->fid), 0);
 	}
-	unlink(path); /* the unlinked file survives no failure */
+	unlink(path); /* the mapping remains, but no name leads to its bytes
+		       * after a failure */
 	EXPECT(REG(p), -FI_EOPNOTSUPP);
 	SAYS("no name leads to");
 #undef REG
@@ -213,7 +226,7 @@ static const char *weak_class(struct duo *d)
 
 /* --- malformed and dishonest messages --- */
 
-/* The header of the last reply on a connection. */
+/* The last reply on conn, decoded: its header, and its REPLY or INFO. */
 static struct rp_wire_hdr last;
 static struct rp_wire_reply reply;
 static struct rp_wire_info info;
@@ -267,8 +280,8 @@ static size_t make_hello(uint8_t *buf, uint64_t key)
 }
 
 /*
- * Send a message. Returns the reply's status; -1: the connection ended; -2:
- * neither a reply nor an end.
+ * Send a message. Returns the reply's status; -1 if the connection ended; -2 if
+ * neither a reply nor the end came in 10 seconds.
  */
 static int reply_status(const uint8_t *msg, size_t len)
 {
@@ -301,7 +314,8 @@ static const char *bad_hellos(struct duo *d)
 	len = make_hello(buf, c.pool_key);
 	EXPECT(hello_status(&c, buf, len), 0);
 	EXPECT(hello_status(&c, buf, RP_WIRE_CM_DATA),
-	       0); /* rdma_cm pads private data with zeros */
+	       0); /* trailing zeros are allowed: rdma_cm pads private data
+		    * with them */
 	for (size_t n = 0; n < len; n++)
 		EXPECT(hello_status(&c, buf, n), RP_ST_BAD_MESSAGE);
 	buf[2] = RP_WIRE_VERSION + 1;
@@ -314,8 +328,8 @@ static const char *bad_hellos(struct duo *d)
 	buf[0] ^= 1;
 	EXPECT(duo_commit(&good, &c, 0, 64), 0);
 	/*
-	 * Every wrong key gets the same status, whichever field of the key is
-	 * wrong.
+	 * HELLO with any wrong key gets the same status, whichever field of the
+	 * key is wrong: a guess learns nothing.
 	 */
 	other = c;
 	for (int bit = 0; bit < 64; bit += 7) {
@@ -331,7 +345,10 @@ static const char *bad_hellos(struct duo *d)
 	return NULL;
 }
 
-/* Well-formed messages that claim more than the target granted. */
+/*
+ * Well-formed requests for ranges or keys that the target has not granted. A
+ * wrong key ends the connection; another session (good) is not disturbed.
+ */
 static const char *check_lies(struct duo *d)
 {
 	uint8_t buf[RP_WIRE_MAX_MSG], hello[RP_WIRE_CM_DATA];
@@ -402,7 +419,10 @@ static const char *check_lies(struct duo *d)
 	return NULL;
 }
 
-/* A peer without agent gets no messages, and no call waits for it long. */
+/*
+ * A commit to a peer without agent fails in the call itself, and the provider
+ * sends the peer nothing.
+ */
 static const char *plain_peer(struct duo *d)
 {
 	const struct pair_opts raw = {.prov = "tcp"};

@@ -27,8 +27,8 @@ static char sentence[200];
 static const struct pair_opts plain;
 
 /*
- * Shut down this process's private connections, recognized by the port in the
- * key. Returns the number of connections.
+ * Shut down each socket of this process whose peer port is the port in the key:
+ * these are its private connections. Returns their number.
  */
 static int cut_connections(const struct card *c)
 {
@@ -67,8 +67,8 @@ static const char *cut_between(struct duo *d)
 	if (duo_commit(&s, &c, 0, 64))
 		return "the first commit failed";
 	/*
-	 * A stopped target cannot acknowledge; its kernel may still receive the
-	 * bytes.
+	 * A stopped target cannot reply, but its kernel may still receive the
+	 * bytes of the writes.
 	 */
 	duo_stop(d);
 	for (int i = 0; i < 8; i++)
@@ -90,14 +90,16 @@ static const char *cut_between(struct duo *d)
 		}
 	}
 	/*
-	 * WRITE_FAILED: the initiator noticed the loss before it processed the
+	 * LOST: the connection ended under the commit. WRITE_FAILED: the
+	 * initiator noticed the loss of the writes before it processed the
 	 * commit.
 	 */
 	if (st != RP_ST_LOST && st != RP_ST_WRITE_FAILED)
 		FAIL("status %d", st);
 	/*
-	 * No commit covered these writes, whatever their completions reported:
-	 * the range stays poisoned until it is written again.
+	 * The range of the eight writes stays poisoned until it is written
+	 * again, even where a write completed without error: no commit has
+	 * covered them.
 	 */
 	st = duo_commit(&s, &c, 100, 8);
 	if (st != RP_ST_WRITE_FAILED)
@@ -245,8 +247,8 @@ static const char *failing_disk(struct duo *d)
 	if (st != RP_ST_FLUSH_FAILED)
 		FAIL("the commit ended with %d", st);
 	/*
-	 * The kernel reports a write-back error once; the region must remember
-	 * the error.
+	 * The kernel reports a write-back error to one msync() only. The target
+	 * must remember the error for the whole region.
 	 */
 	st = duo_commit(&s, &c, 65536, 64);
 	if (st != RP_ST_REGION_FAILED)
@@ -270,13 +272,14 @@ int main(void)
 	duo_env("FI_OFI_RPMEM_TIMEOUT", "1000");
 	duo_faults("drop-replies");
 	duo_case("replies are lost", lost_replies);
-	/* Heartbeats may be late on a busy machine. */
+	/* 2000 ms, not 1000: heartbeats may be late on a busy machine. */
 	duo_env("FI_OFI_RPMEM_TIMEOUT", "2000");
 	duo_faults("slow-flush");
 	duo_env("RPMEM_FAULT_MS", "6000");
 	duo_case("a slow disk is not a dead target", slow_disk);
 	duo_faults("fail-flush");
-	duo_env("FI_OFI_RPMEM_TIMEOUT", "30000"); /* no target falls silent */
+	duo_env("FI_OFI_RPMEM_TIMEOUT", "30000"); /* no operation may end by
+						   * the timeout here */
 	duo_case("a failed flush is reported, and persists", failing_disk);
 	return tap_done();
 }

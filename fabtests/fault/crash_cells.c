@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Maps a scenario of the verdicts to simulated hardware, and to the facts that
- * the provider believes.
+ * Maps a scenario of verdicts.tsv ("cell") to simulated hardware, and to the
+ * facts that make the provider choose the scenario's method.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,15 +10,16 @@
 #include "crash_cells.h"
 
 /*
- * The provider's method for a method of the verdicts. For a SEND that the agent
- * copies the provider sends inline bytes.
+ * The method of prov/core that implements a method of verdicts.tsv. A SEND
+ * whose message the agent copies is a write with inline bytes.
  */
 enum rp_method crash_method(const struct verdict_cell *cell,
 			    const struct verdict_method *m)
 {
 	/*
-	 * In the verdicts one request carries the writes a and b. The provider
-	 * sends two inline requests, and the second one waits for the first.
+	 * In verdicts.tsv one request carries the write a and the ordered store
+	 * b. The provider sends two inline requests, and the agent executes the
+	 * second one after the first is durable.
 	 */
 	if (m->order == VERDICT_THEN)
 		return RP_METHOD_AGENT_CLWB;
@@ -29,8 +30,8 @@ enum rp_method crash_method(const struct verdict_cell *cell,
 }
 
 /*
- * Messages that stay in their receive buffers bypass the provider: the
- * simulated programs post and flush them over the base.
+ * The provider has no method for messages that stay in their receive buffers.
+ * The simulated programs post and flush such messages over the base provider.
  */
 bool crash_inplace(const struct verdict_cell *cell,
 		   const struct verdict_method *m)
@@ -40,11 +41,12 @@ bool crash_inplace(const struct verdict_cell *cell,
 }
 
 /*
- * Bytes that only the adapter has acknowledged survive if the power domain is
- * the whole system. But two writes to the same bytes, from two connections, may
- * both wait in the adapter, which may place the earlier one last. So the
- * provider does not offer this method without a read that pushes the writes.
- * Forcing it checks the verdicts about one initiator's writes.
+ * Does the method rely on the adapter's acknowledgement alone? Acknowledged
+ * bytes survive if the power domain is the whole system. But two connections
+ * may write the same bytes, both writes may wait in the adapter, and the
+ * earlier one may be placed last. So the provider does not offer this method
+ * without a read that pushes the writes. The matrix forces it, to check the
+ * verdicts about one initiator.
  */
 static bool only_acknowledged(const struct rp_facts *f, enum rp_method m)
 {
@@ -55,8 +57,9 @@ static bool only_acknowledged(const struct rp_facts *f, enum rp_method m)
 }
 
 /*
- * Native FLUSH covers only writes. For a weaker class or another order the
- * method table chooses another method.
+ * Does the provider use native FLUSH for this pair? FLUSH covers only RDMA
+ * writes. For a weaker class or an ordered store the method table has other
+ * methods.
  */
 static bool by_device(const struct verdict_cell *cell,
 		      const struct verdict_method *m)
@@ -67,9 +70,9 @@ static bool by_device(const struct verdict_cell *cell,
 }
 
 /*
- * In the verdicts the agent copies all messages that have arrived, then writes
- * them back. The provider's agent writes each message back before it copies the
- * next one.
+ * Does the method need an agent that copies all messages that have arrived, and
+ * then writes them back together? The provider's agent writes each message back
+ * before it copies the next one, so such a pair is not built.
  */
 static bool batched(const struct verdict_cell *cell,
 		    const struct verdict_method *m)
@@ -91,8 +94,8 @@ bool crash_built(const struct verdict_cell *cell,
 }
 
 /*
- * The agent's methods have two variants: requests carry all small durable
- * writes, or only the smallest.
+ * The number of values of out->apart. Methods of the agent have two: requests
+ * carry the bytes of all small durable writes, or only of the smallest ones.
  */
 static unsigned int count_forms(const struct verdict_cell *cell,
 				const struct verdict_method *m)
@@ -105,7 +108,10 @@ static unsigned int count_forms(const struct verdict_cell *cell,
 		       : 2;
 }
 
-/* Facts, not necessarily true, that make the provider choose method m. */
+/*
+ * Facts, possibly other than the simulated hardware's, with which
+ * rp_method_best() chooses method m.
+ */
 static struct rp_facts facts_leading_to(enum rp_method m, enum rp_class against)
 {
 	struct rp_facts f = {
@@ -220,7 +226,10 @@ bool crash_variant(const struct verdict_cell *cell,
 			     dhi = f->domain ? f->domain : RP_DOMAIN_SYSTEM;
 
 		for (; dlo <= dhi; dlo++) {
-			/* verdicts.tsv: an unknown domain is never none. */
+			/*
+			 * verdicts.tsv: an unknown power domain is not
+			 * RP_DOMAIN_NONE.
+			 */
 			if (!f->domain && dlo == RP_DOMAIN_NONE)
 				continue;
 			if (n >= each) {

@@ -1,24 +1,28 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Scenarios of the verdicts as the crash matrix runs them. */
+/* Scenarios of verdicts.tsv (struct verdict_cell) as crash_matrix runs them. */
 #ifndef CRASH_CELLS_H
 #define CRASH_CELLS_H
 
 #include "crash_world.h"
 #include "fault/verdicts.h"
 
-/* Does the provider implement this method as the verdicts define the method? */
+/* Does the provider implement this method as verdicts.tsv defines it? */
 bool crash_built(const struct verdict_cell *cell,
 		 const struct verdict_method *m);
 
-/* Does this method bypass the provider? */
+/*
+ * Does this method bypass the provider, because messages stay in their receive
+ * buffers?
+ */
 bool crash_inplace(const struct verdict_cell *cell,
 		   const struct verdict_method *m);
 
 /*
- * Variant n of a cell. Variants differ in the value of an unknown fact, in
- * whether an adapter acknowledges received or placed bytes, and in whether
- * requests carry small writes. Returns false, with *out cleared, when there is
- * no variant n. From CRASH_CONN on the program's endpoints are connected.
+ * Fill in variant n of a cell. Variants differ in the value of an unknown fact,
+ * in whether the adapter acknowledges received or placed bytes, and in which
+ * writes travel inside requests. From n = CRASH_CONN on, the variants repeat
+ * with connected endpoints. Returns false, with *out cleared, when there is no
+ * variant n.
  */
 #define CRASH_CONN 1000u
 bool crash_variant(const struct verdict_cell *cell,
@@ -26,8 +30,8 @@ bool crash_variant(const struct verdict_cell *cell,
 		   struct crash_cell *out);
 
 /*
- * Weaken the n-th fact of this variant that can weaken. The target knows the
- * true facts at all times, and is forced to the method if it would choose
+ * Choose the n-th fact of this variant that can weaken during a run. The target
+ * always reads the true facts, and is forced to the method if it would choose
  * another one. Returns false when there is no n-th fact, or when the true facts
  * forbid the method.
  */
@@ -35,14 +39,14 @@ bool crash_weakening(const struct verdict_cell *cell,
 		     const struct verdict_method *m, unsigned int n,
 		     struct crash_cell *out);
 
-/* The method of prov/core that implements a method of the verdicts. */
+/* The method of prov/core that implements a method of verdicts.tsv. */
 enum rp_method crash_method(const struct verdict_cell *cell,
 			    const struct verdict_method *m);
-/* The cell's facts on this variant's hardware. */
+/* The facts that the provider would find on the hardware `truth`. */
 struct rp_facts crash_facts(const struct verdict_cell *cell,
 			    const struct model_cfg *truth);
 
-/* The cell's memory, with one value for each unknown fact. */
+/* The simulated hardware of a cell: place and domain replace unknown facts. */
 struct model_cfg crash_truth(const struct verdict_cell *cell,
 			     unsigned int place, unsigned int domain);
 

@@ -100,8 +100,8 @@ unsigned int choose_of(struct choices *c, uint64_t allowed)
 	default:
 		pick = c->at < c->len ? c->path[c->at] : 0;
 		/*
-		 * A shortened path may contain choices that are no longer
-		 * allowed.
+		 * A path that the shrinker has shortened may contain choices
+		 * that are no longer allowed: take another one, by its number.
 		 */
 		if (pick > 63 || !(allowed >> pick & 1))
 			pick = nth_set_bit(allowed, pick % n);
@@ -115,7 +115,7 @@ unsigned int choose(struct choices *c, unsigned int n)
 {
 	if (n > 64)
 		n = 64;
-	/* The path records no choice between fewer than two possibilities. */
+	/* A choice with only one possibility is not recorded in the path. */
 	if (n < 2)
 		return 0;
 	return choose_of(c, n == 64 ? UINT64_MAX : (1ull << n) - 1);

@@ -13,8 +13,9 @@
 
 enum choice_mode {
 	CHOICE_ALL,    /* depth first, every path once */
-	CHOICE_RANDOM, /* random, from a seed */
-	CHOICE_REPLAY, /* from path; then always the first one */
+	CHOICE_RANDOM, /* one run, random from a seed */
+	CHOICE_REPLAY, /* from path; behind its end, always the first
+			* possibility */
 };
 
 #define CHOICE_MAX 4096 /* choices in one run, at most */
@@ -30,7 +31,7 @@ struct choices {
 
 void choices_all(struct choices *c);
 void choices_random(struct choices *c, uint64_t seed);
-/* Begin again at the start of the recorded path. */
+/* Repeat the choices in path, from its start, in one more run. */
 void choices_replay(struct choices *c);
 
 /*

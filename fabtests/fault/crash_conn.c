@@ -67,8 +67,8 @@ void node_connect(struct node *n, const void *name)
 }
 
 /*
- * Accept a connection after closing the peer's previous one: late writes of the
- * previous one must not reach memory after writes of the new one.
+ * Close the peer's previous connection, then accept the new one: late writes of
+ * the previous connection must not reach memory after writes of the new one.
  */
 static void accept_peer(struct node *n, unsigned int peer, struct fi_info *info)
 {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * librpmem_pool over the provider on the simulated fabric: connections that
- * share a pool write, and one of them commits, as clients of nbdkit's plugin
- * do. The target's power is cut before each step of a run, and once more later,
- * mostly while the journal is written again.
+ * librpmem_pool over the provider on the simulated fabric. Connections a, b and
+ * c share a pool, as clients of nbdkit's plugin do: each writes, and a commit
+ * of one covers all. The target's power is cut before each step of a run, and a
+ * second time some steps later, while the library mostly repeats the writes in
+ * its journal.
  *
  * usage: crash_dirty [METHOD PROGRAM]
  */
@@ -18,19 +19,19 @@
 #include "libpool/pool.h"
 
 #define LENGTH	4096u
-#define CELL	64u /* bytes; a write is a number at the start of its cell */
+#define CELL	64u /* bytes; a write stores its number in the first 8 */
 #define CELLS	4u
 #define OPS	24u
 #define JOURNAL 4096u
 #define NEVER	UINT_MAX
-/* Orders of messages that are tried with all cuts. */
+/* Random seeds: each is an order of messages, tried with all cuts. */
 #define ORDERS	    3u
 #define ORDERS_LONG 30u
 
 /*
- * a, b, c: the connection of this name writes to its cell; A, B, C: it does so
- * buffered; d: a durable write to the last cell; r: a connection reads; f: one
- * commits; w: wait until all have completed.
+ * a, b, c: the connection of this name writes to its own cell; A, B, C: the
+ * same with RPMEM_POOL_BUFFERED; d: a durable write to cell d; r: a read of all
+ * cells; f: a commit; w: wait until all operations have completed.
  */
 static const char *const programs[] = {"abwf",	   "ABf",    "awfBf",
 				       "awaBwfbf", "daCwrf", "AbwfwAcrwf"};
@@ -39,8 +40,9 @@ static const char *const programs[] = {"abwf",	   "ABf",    "awfBf",
 struct op {
 	struct rpmem_pool_op op;
 	unsigned int cell;
-	uint64_t value;	       /* of a write */
-	uint64_t floor[CELLS]; /* completed when a read or commit was posted */
+	uint64_t value;		  /* of a write */
+	uint64_t floor[CELLS];	  /* newest completed write of each cell when a
+				   * read or commit was submitted */
 	char bytes[CELLS * CELL]; /* of a write, or a read */
 };
 
@@ -51,7 +53,8 @@ static struct world {
 	unsigned int nops, ended;
 	uint64_t submitted[CELLS], completed[CELLS], committed[CELLS];
 	unsigned int steps, cuts[2]; /* steps before which power is cut */
-	bool connects;		     /* the library wants to connect again */
+	bool connects;		     /* the library has called
+				      * pool_reconnect() */
 } w;
 
 /* --- functions of the library that need a daemon --- */
@@ -81,7 +84,10 @@ int pool_group_poll(struct rpmem_pool *p, struct rpmem_pool_op **done,
 	return -EINVAL;
 }
 
-/* The daemon exports the pool with the key of its newest incarnation. */
+/*
+ * Finish a reconnection as the library's connect.c does: the restarted daemon
+ * exports the pool with a new key.
+ */
 static void reconnect(void)
 {
 	struct rpmem_pool *p = &w.pool;
@@ -136,7 +142,7 @@ static uint64_t number_at(const unsigned char *bytes, unsigned int cell)
 	return value;
 }
 
-/* Check the cells against what must be there, at least, and what may be. */
+/* Check that each cell has write least[i] or a later submitted one. */
 static void check_cells(const char *what, const unsigned char *bytes,
 			const uint64_t *least)
 {
@@ -162,8 +168,9 @@ static void end_op(struct op *o)
 		break;
 	case RPMEM_POOL_READ:
 		/*
-		 * The adapter may acknowledge what it has received, and its
-		 * reads may pass that.
+		 * Without placed_acks the adapter acknowledges received bytes,
+		 * and without fence its reads may pass writes: a read proves
+		 * nothing.
 		 */
 		if (!pw.cell->placed_acks && !pw.cell->truth.fence)
 			break;
@@ -257,7 +264,10 @@ static uint64_t state(void)
 	return h;
 }
 
-/* Each word keeps its oldest value, its newest one, or any. */
+/*
+ * Choose what a cut leaves in a word: *mode is 0 for the oldest value, 1 for
+ * the newest one, and otherwise a random state.
+ */
 static uint64_t pick(void *ctx, uint64_t below)
 {
 	uint64_t *mode = ctx;
@@ -268,7 +278,10 @@ static uint64_t pick(void *ctx, uint64_t below)
 	return *mode % below;
 }
 
-/* Before the steps of the run that are w.cuts, the target loses its power. */
+/*
+ * Called before each step: cut the target's power in the steps w.cuts, restart
+ * the target, and check what the cut has left.
+ */
 static void cut(void)
 {
 	const unsigned int step = w.steps++;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Writes sent as messages that stay in their receive buffers. */
+/* Writes as messages that stay in their receive buffers (crash_inplace.h). */
 #include <rdma/fi_tagged.h>
 #include <string.h>
 
 #include "crash_inplace.h"
 #include "fault/verdicts.h"
 
-/* A message's tag is its write's number. The tag of its reply adds this bit. */
+/* A message has its write's id as its tag. The reply's tag adds this bit. */
 #define ANSWER 0x100
 
-static uint8_t landing[8]; /* target of fence reads, never read */
-/* The fence read that an initiator has yet to post. */
+static uint8_t landing[8]; /* buffer of fence reads; nothing looks at it */
+/* By initiator: the fence read that is not posted yet. */
 static struct {
 	struct oracle_op *op;
 	uint64_t addr, key;

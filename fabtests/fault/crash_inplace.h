@@ -7,9 +7,10 @@
 #include "crash_oracle.h"
 
 /*
- * The provider has no such method. To check the model and the oracle against
- * these rows of the verdicts, too, the simulated programs use the base provider
- * directly: each write is a message, received at the write's address.
+ * The provider has no such method, but verdicts.tsv has rows for it. To check
+ * the model and the oracle against these rows, the simulated programs use the
+ * base provider directly: each write is a message whose receive buffer is the
+ * write's address.
  */
 
 /* Post the receives of all messages and of all replies. */
@@ -17,8 +18,8 @@ void inplace_start(const struct crash_cell *cell, struct oracle *o,
 		   struct node *target, uint8_t *mem, struct node *inits);
 /*
  * Post a write as a message. addr, key: the target's memory, for the fence
- * read. late: inplace_fence() posts the fence read, after everything posted
- * before that call.
+ * read. late: leave the fence read to a call of inplace_fence(), so that other
+ * messages may be posted before the read.
  */
 ssize_t inplace_post(const struct crash_cell *cell, struct node *n,
 		     struct oracle_op *op, uint64_t addr, uint64_t key,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * librpmem_log over the provider on the simulated fabric: durable writes by a
- * read fence, by native FLUSH and by the agent, with each order of messages. At
- * each step, and within the target's flushes, it recovers from the images that
- * a power cut may leave.
+ * librpmem_log over the provider on the simulated fabric. Writes become durable
+ * by a read fence, by native FLUSH or by the agent; messages arrive in each
+ * order. Before each step, and within the target's flushes, the next writer
+ * opens the images that a power cut may leave at this moment.
  *
  * usage: crash_log [METHOD LAYOUT]
  */
@@ -16,11 +16,11 @@
 #include "liblog/log.h"
 
 #define LENGTH	((uint64_t)LOG_RING_AT + LOG_RING_MIN)
-#define BYTES	40u /* of an entry: two lines with its header */
+#define BYTES	40u /* of an entry: with its header it covers two cache lines */
 #define ENTRIES 8u
 /*
- * Orders tried of a program that has more: the first RUNS orders, and RUNS
- * random ones.
+ * Limits for a program with many orders of messages: the first RUNS orders of
+ * the search, and RUNS random ones.
  */
 #define RUNS	  100u
 #define RUNS_LONG 2000u
@@ -46,7 +46,10 @@ static void fill(unsigned char to[BYTES], unsigned int n)
 	memset(to, (int)n + 1, BYTES);
 }
 
-/* The number of entries that have their own bytes, counted from the first. */
+/*
+ * Read the log from its first entry, and check the bytes of each. Returns the
+ * number of entries.
+ */
 static unsigned int count_entries(struct rpmem_log *log)
 {
 	unsigned char bytes[BYTES], want[BYTES];
@@ -66,7 +69,10 @@ static unsigned int count_entries(struct rpmem_log *log)
 	return n;
 }
 
-/* Open the image as the next writer. NULL: no log, or a damaged one. */
+/*
+ * Open the log of the image as its next writer. NULL: there is no log, or a
+ * damaged one, and pw.why says so.
+ */
 static struct rpmem_log *open_image(struct pool_image *i)
 {
 	const struct log_io io = {
@@ -91,9 +97,9 @@ static void kill_writer(struct rpmem_log *log)
 }
 
 /*
- * Check that all acknowledged entries are there, in order. Then writers append
- * the missing entries, one for each writer. Each such entry must be the last
- * one, and must be there once.
+ * Check that the image has all acknowledged entries, in order. Then append the
+ * missing entries and one more, each by a new writer. After each append the
+ * next writer must find that entry as the last one, once.
  */
 static void recover(const unsigned char *left)
 {
@@ -176,7 +182,9 @@ static bool is_done(void)
 }
 
 /*
- * Check that durable writes used the cell's method: reads, FLUSHes or requests.
+ * Check that the writes since the counts `reads` and `sends` used the cell's
+ * method. The agent gets messages and no reads; the others, reads and no
+ * messages.
  */
 static void check_method(uint64_t reads, uint64_t sends)
 {

@@ -36,8 +36,9 @@ static int sim_facts(const void *addr, size_t len, struct rp_facts *facts)
 /* --- flushing --- */
 
 /*
- * Before the target flushes, its peers may make progress and the power may
- * fail. The initiator may now receive and trust a reply that is in flight.
+ * Called before the target flushes or stores. An initiator may receive a reply
+ * that is in flight already now, and trust it, before the flush happens. The
+ * power may then fail.
  */
 static void run_other_machines(void)
 {
@@ -104,8 +105,8 @@ static void op_store8(void *ctx, uint64_t *addr, uint64_t value)
 	oracle_stored(&w.o, value);
 	model_store(w.model, MODEL_CPU_USER, addr, &value, sizeof(value));
 	/*
-	 * Check the word of a THEN: from now on a power cut may come at any
-	 * point.
+	 * A program with prog->second orders its two writes: check now, because
+	 * a power cut may come between this store and the next step.
 	 */
 	if (w.begun && w.prog->second && w.seen == CRASH_OK)
 		w.seen = oracle_check(&w.o, w.model, w.mem);
@@ -144,7 +145,7 @@ static void op_changed(void *ctx, void *addr, size_t len)
 	oracle_changed(&w.o, now[0]);
 }
 
-/* A sync takes no time: the simulated clock decides nothing here. */
+/* msync() takes no time here: the agent measures a cost of 0. */
 static uint64_t op_now(void *ctx)
 {
 	return 0;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Tries each method in each scenario: which pairs lose acknowledged bytes? */
+/*
+ * Runs each method of verdicts.tsv in each scenario on a simulated fabric, and
+ * reports the pairs that lose acknowledged bytes.
+ */
 #include <argp.h>
 #include <errno.h>
 #include <jansson.h>
@@ -13,7 +16,7 @@
 
 #include "crash_search.h"
 
-/* A search that needs more runs is reported as not exhaustive. */
+/* A search that needs more runs is reported as UNFINISHED. */
 #define RUNS_MAX 3000000ull
 /* Runs of each search with --quick. */
 #define RUNS_QUICK 20ull
@@ -32,8 +35,9 @@ static size_t npairs, not_built_valid, not_built_forbidden;
 /* --- all pairs --- */
 
 /*
- * A simulated second serves as well as five. Operations must outlast the time
- * in which a target notices a change.
+ * The clock is simulated, so 1 second is as good as the default of 5. With
+ * --weaken, operations must outlast the time that a target takes to notice a
+ * changed fact.
  */
 static unsigned int timeout_ms(void)
 {
@@ -83,7 +87,8 @@ static void work_all(struct crash_shared *s)
 }
 
 /*
- * Is the pair on the list that the script forbidden_pairs made of the verdicts?
+ * Is the pair on the list of --forbidden, which the script forbidden_pairs
+ * makes of verdicts.tsv?
  */
 static bool is_listed_forbidden(const char *cell, const char *method)
 {
@@ -151,7 +156,10 @@ static void collect_workers(void)
 		}
 }
 
-/* Keep every N-th pair. The seed, mostly the time, rotates the choice. */
+/*
+ * Keep every N-th pair (--share). The seed chooses the first; its default is
+ * the time, so that successive runs try different pairs.
+ */
 static void thin_pairs(void)
 {
 	size_t n = 0;

@@ -28,7 +28,10 @@ long node_must(long ret, const char *what, const char *file, int line)
 	return ret;
 }
 
-/* Open the DSO that libfabric has loaded from this file, and find a symbol. */
+/*
+ * Find a symbol in a provider's DSO, in the folder from which libfabric loads
+ * it, too.
+ */
 static void *find_symbol(void **dso, const char *file, const char *symbol)
 {
 	const char *dir = getenv("FI_PROVIDER_PATH");

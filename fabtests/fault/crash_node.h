@@ -21,7 +21,7 @@ struct node {
 	struct fid_ep *ep;
 	struct fid_mr *mr;
 	fi_addr_t peer;
-	/* For connected endpoints; ep is the initiator's endpoint. */
+	/* Only with connected endpoints: ep is then an initiator's endpoint. */
 	struct fid_eq *eq;
 	struct fid_pep *pep;
 	/* Endpoints of accepted connections, by the initiator's machine. */
@@ -32,7 +32,8 @@ extern const struct pmsim_ops *pmsim;
 extern struct host_sim *host_sim;
 
 /*
- * Exit with the call's text and its error if the call returns a negative value.
+ * Exit with status 99, the call's text and its error if the call returns a
+ * negative value.
  */
 #define MUST(call) node_must((call), #call, __FILE__, __LINE__)
 long node_must(long ret, const char *what, const char *file, int line);
@@ -72,13 +73,16 @@ enum node_event {
 	NODE_OVER, /* the initiator's connection has ended */
 };
 
-/* Open a target that listens at name, or at any address. */
+/* Open a target that listens at the address `name`; NULL: at any. */
 void node_listen(struct node *n, unsigned int machine, const void *name);
-/* Open an initiator without an endpoint, instead of node_open(). */
+/* Open an initiator. node_connect() makes its connected endpoint. */
 void node_begin(struct node *n, unsigned int machine);
 /* Close the initiator's endpoint, and connect a new one. */
 void node_connect(struct node *n, const void *name);
-/* Read the next event. A target has then already accepted a CONNREQ. */
+/*
+ * Read the next event. For FI_CONNREQ the call has accepted the connection, and
+ * returns NODE_CONNECTED.
+ */
 enum node_event node_event(struct node *n);
 
 #endif

@@ -58,7 +58,10 @@
 		sizeof(struct crash_op),                                       \
 	.op[1] = {__VA_ARGS__}
 
-/* Programs that write again after the error that the event has caused. */
+/*
+ * Programs of one event (a stop, a removed address, a weakened fact): each
+ * writes again after the error that the event has caused.
+ */
 /* clang-format off */
 #define CRASH_REWRITES(event, member)                                          \
 	{.name = event ": a small durable write, repeated",               \

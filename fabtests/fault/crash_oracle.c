@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Judges a run only by the completions that programs got. */
+/*
+ * Compares what a power cut may leave with what completions promised. The
+ * oracle knows only the completions that programs got.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -20,7 +23,7 @@ static bool is_write(const struct oracle_op *op)
 	       op->kind == CRASH_ATOMIC || is_zero(op);
 }
 
-/* Does op write byte b? A THEN writes the word that the target stores. */
+/* Does op write byte b? A THEN (ordered store) writes the 8 bytes at op->at. */
 static bool writes_byte(const struct oracle_op *op, unsigned int b)
 {
 	if (op->kind == CRASH_THEN)
@@ -119,7 +122,7 @@ bool oracle_next_is_query(const struct oracle *o, unsigned int i)
 	return o->op[i][o->next[i]].kind == CRASH_QUERY;
 }
 
-/* Find this initiator's first failed write that was not repeated. */
+/* Find initiator i's first failed write, for a REDO. */
 static struct oracle_op *failed_write(struct oracle *o, unsigned int i)
 {
 	for (unsigned int k = 0; k < o->next[i]; k++) {
@@ -172,8 +175,9 @@ void oracle_unposted(struct oracle *o, struct oracle_op *op)
 }
 
 /*
- * Find the initiator's last write to a byte that precedes the commit and has
- * the commit's key: another key is another region.
+ * Find the last write to this byte, among the commit's own and earlier
+ * operations of its initiator. Only writes with the commit's key and connection
+ * count: another key is another region.
  */
 static const struct oracle_op *last_write(const struct oracle *o,
 					  const struct oracle_op *commit,
@@ -204,9 +208,11 @@ static bool covers_byte(const struct oracle_op *commit, unsigned int b)
 }
 
 /*
- * The target withdraws a class by closing connections. An initiator that has
- * not noticed this yet may still acknowledge earlier writes, by the former
- * connection's proof, but no later write.
+ * The phase that counts for a commit and a write that it covers. The target
+ * withdraws a class by closing connections. An initiator that has not noticed
+ * the end may still complete a commit of earlier writes with the former class
+ * (ORACLE_WINDOW). Later writes are ORACLE_AFTER, and so are commits posted
+ * after a refusal.
  */
 static enum oracle_phase phase_of(const struct oracle *o,
 				  const struct oracle_op *commit,
@@ -239,9 +245,9 @@ static void acknowledge_byte(struct oracle *o, const struct oracle_op *commit,
 	if (!last)
 		return;
 	/*
-	 * A write with its own commit has no completion of the write alone, so
-	 * its outcome is not checked here: check_byte() compares the bytes
-	 * that the cut has left.
+	 * A write with its own commit has one completion for both, so the state
+	 * of the write is unknown here: check_byte() compares the bytes that a
+	 * cut may leave.
 	 */
 	if (last->kind != CRASH_WRITE_COMMIT &&
 	    last->kind != CRASH_ZERO_COMMIT && last != commit) {
@@ -358,9 +364,8 @@ bool oracle_finished(const struct oracle *o)
 }
 
 /*
- * Did a commit cover byte b of op before step `before`? A commit under another
- * registration does not count: it proves nothing about writes to an earlier
- * registration.
+ * Did a commit that ended before step `before` cover byte b of op? A commit
+ * with another key (registration) proves nothing about op.
  */
 static bool was_committed(const struct oracle *o, const struct oracle_op *op,
 			  unsigned int b, unsigned int before)
@@ -377,8 +382,8 @@ static bool was_committed(const struct oracle *o, const struct oracle_op *op,
 }
 
 /*
- * Does a completion prove only that the bytes have left, not that they are
- * placed?
+ * Does a completion prove only that the bytes have left the initiator, and not
+ * their placement?
  */
 static bool has_left(const struct oracle *o)
 {
@@ -388,8 +393,9 @@ static bool has_left(const struct oracle *o)
 }
 
 /*
- * Did `must` certainly overwrite byte b of `found`? found NULL: the initial
- * zeros. With relaxed ordering a completion alone proves no placement.
+ * Did the write `must` certainly overwrite byte b of the write `found`? found
+ * is NULL for the initial zeros. With relaxed ordering, or between two
+ * initiators, only a commit of `found` before `must` was posted proves it.
  */
 static bool certainly_overwrote(const struct oracle *o,
 				const struct oracle_op *found,
@@ -406,8 +412,8 @@ static bool certainly_overwrote(const struct oracle *o,
 }
 
 /*
- * May byte b be zero although the write `must` survived? Yes, if a write of
- * zeros that `must` did not certainly overwrite may be placed after `must`.
+ * May byte b be zero although the write `must` was acknowledged? Yes, if `must`
+ * or another write that may be placed after `must` writes zeros.
  */
 static bool zeros_possible(const struct oracle *o, const struct oracle_op *must,
 			   unsigned int b)
@@ -443,10 +449,11 @@ void oracle_registered(struct oracle *o, unsigned int step)
 }
 
 /*
- * The failure class that acknowledged bytes survive now; acked: the phase in
- * which the commit was acknowledged. In the window the former class may be
- * wrong: bytes survive only the death of the process. After the window the
- * target has flushed all bytes that the former method left unflushed.
+ * The failure class that acknowledged bytes must survive now; acked: the phase
+ * in which the commit was acknowledged. In ORACLE_WINDOW the target has not
+ * noticed the weaker fact, so only c->window is promised. In ORACLE_AFTER the
+ * target has flushed all bytes again, except those of a region that was closed
+ * in the window (o->unflushed).
  */
 static enum rp_class class_promised(const struct oracle *o,
 				    enum oracle_phase acked)
@@ -465,7 +472,7 @@ static enum rp_class class_promised(const struct oracle *o,
 	return weak < c->window ? weak : c->window;
 }
 
-/* Is "a before b" promised now, although a fact may have weakened? */
+/* Is "b survives only with a" promised now? A fact may have weakened. */
 static bool order_promised(const struct oracle *o,
 			   const struct oracle_op *second)
 {
@@ -474,12 +481,15 @@ static bool order_promised(const struct oracle *o,
 
 	if (!c->weakens || o->phase == ORACLE_BEFORE)
 		return true;
-	/* The target closes connections: b may then survive without a. */
+	/* Closed connections make a fail, and b may then survive without a. */
 	for (unsigned int k = 0; k < second->number; k++) {
 		failed |= o->op[0][k].state == OP_FAILED;
 		waited |= o->op[0][k].kind == CRASH_WAIT;
 	}
-	/* Without a wait, only the former facts order a before b. */
+	/*
+	 * If the program did not wait between a and b, only the method of the
+	 * former facts ordered them.
+	 */
 	if (second->kind != CRASH_THEN && (failed || !waited))
 		return false;
 	return c->spared == CRASH_SPARES_ALL ||
@@ -494,7 +504,10 @@ static size_t possible_values(enum rp_class class, const struct model *m,
 				       : model_after_kill(m, word, v, lost);
 }
 
-/* Like possible_values(), but DMA is modeled step by step, to judge order. */
+/*
+ * Like possible_values(), but only DMA that is ready may be placed, step by
+ * step: other values would break orders that hold.
+ */
 static size_t survivors_soon(const struct oracle *o, const struct model *m,
 			     const void *word, uint64_t *v, bool *lost)
 {
@@ -546,9 +559,9 @@ static enum crash_result check_order(struct oracle *o, const struct model *m,
 	size_t n;
 
 	/*
-	 * The order is not promised if the first operation was refused at once,
-	 * or if it used another connection: no commit covers writes of another
-	 * connection.
+	 * The order is not promised if the first operation was refused in its
+	 * call, or if the second one used a later connection: no commit covers
+	 * writes of another connection.
 	 */
 	if (first->state == OP_SKIPPED || first->conn != second->conn ||
 	    !order_promised(o, second))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The promises made to programs, and whether a power cut would keep them now.
+ * The oracle: what completions have promised to the simulated programs, and
+ * whether a power cut would keep it now.
  */
 #ifndef CRASH_ORACLE_H
 #define CRASH_ORACLE_H
@@ -12,23 +13,26 @@ enum oracle_state {
 	OP_POSTED,
 	OP_OK,
 	OP_FAILED,
-	OP_SKIPPED, /* refused at once, or a REDO of nothing */
+	OP_SKIPPED, /* refused in its call, a wait, or a REDO without failed
+		     * write */
 };
 
 /* When a commit was acknowledged, relative to the weakening of a fact. */
 enum oracle_phase {
-	ORACLE_BEFORE, /* before a fact weakens, or none does */
-	ORACLE_WINDOW, /* the target may not have noticed yet */
+	ORACLE_BEFORE, /* before a fact weakens; always, if none weakens */
+	ORACLE_WINDOW, /* a fact is weaker, and the target may not know it */
 	ORACLE_AFTER,
 };
 
 struct oracle_op {
 	unsigned int init, number; /* initiator and index, from 0 */
-	uint8_t id;		   /* value of each byte written, not 0 */
+	uint8_t id;		   /* value of each byte that it writes, not
+				    * 0 */
 	enum crash_kind kind;
 	unsigned int off, len;
 	unsigned int at;     /* THEN: address of the store */
-	unsigned int stores; /* stores of a THEN's word seen so far */
+	unsigned int stores; /* how often the target stored a THEN's or
+			      * atomic's word */
 	bool copied;	     /* the agent has copied its message */
 	bool unsure;	     /* failed with indeterminate outcome */
 	enum oracle_state state;
@@ -53,8 +57,8 @@ struct oracle {
 	enum oracle_phase phase; /* phase of the run now */
 	unsigned int noticed;	 /* step in which ORACLE_AFTER began */
 	/*
-	 * By initiator: the step in which the target first refused the class;
-	 * 0: none.
+	 * By initiator: the first step in which an operation failed because the
+	 * class is no longer reached; 0: none.
 	 */
 	unsigned int refused[CRASH_INITS];
 	bool unflushed; /* region closed in ORACLE_WINDOW */
@@ -64,19 +68,25 @@ void oracle_start(struct oracle *o, const struct crash_cell *cell,
 		  const struct crash_prog *prog, char *why);
 /* Can initiator i make its next call without waiting for a completion? */
 bool oracle_may_post(const struct oracle *o, unsigned int i);
-/* Is initiator i's next call a write that waits for no completion? */
+/* Is initiator i's next step a call, and not a wait? */
 bool oracle_next_is_write(const struct oracle *o, unsigned int i);
-/* Does initiator i's next call learn the target's key, without the fabric? */
+/*
+ * Is initiator i's next step CRASH_QUERY, which reads the target's new key
+ * outside the fabric?
+ */
 bool oracle_next_is_query(const struct oracle *o, unsigned int i);
 /* Have all operations of initiator i ended? */
 bool oracle_idle(const struct oracle *o, unsigned int i);
-/* Initiator i has a new connection, whose commits cover no earlier write. */
+/* Record a new connection of initiator i; it covers no earlier write. */
 void oracle_connects(struct oracle *o, unsigned int i);
-/* Take the next call of initiator i; NULL: a REDO of nothing. */
+/*
+ * Take the next step of initiator i. NULL: a wait, a query, or a REDO without
+ * failed write.
+ */
 struct oracle_op *oracle_next(struct oracle *o, unsigned int i);
 void oracle_posted(struct oracle *o, struct oracle_op *op, uint64_t key,
 		   unsigned int step);
-/* Record a call that was refused and so has started nothing. */
+/* Record a call that returned an error, and so has started nothing. */
 void oracle_refused(struct oracle_op *op);
 void oracle_unposted(struct oracle *o, struct oracle_op *op);
 /* Record a completion. err: 0, or the err of the error entry. */
@@ -86,7 +96,10 @@ void oracle_complete(struct oracle *o, struct oracle_op *op, int err,
 void oracle_weakened(struct oracle *o);
 /* Record that the target must have noticed the weakened fact by now. */
 void oracle_noticed(struct oracle *o, unsigned int step);
-/* Record a new registration before the target noticed: it flushes nothing. */
+/*
+ * Record that the region was registered again before the target noticed the
+ * weaker fact: nothing flushes the earlier writes.
+ */
 void oracle_registered(struct oracle *o, unsigned int step);
 /* Record that the agent copies the bytes of this write out of its message. */
 void oracle_copied(struct oracle *o, uint8_t byte);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Both machines of crash_log, crash_rpc and crash_dirty, their steps, and power
- * cuts.
+ * Both simulated machines of crash_log, crash_rpc and crash_dirty, the steps of
+ * a run, and power cuts.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -58,7 +58,10 @@ uint64_t pool_mix(uint64_t z)
 	return z ^ z >> 31;
 }
 
-/* Was an image with this hash recovered before? */
+/*
+ * Was an image with this hash recovered before? Remembers the hash, until the
+ * table is half full.
+ */
 static bool is_seen(uint64_t h)
 {
 	static uint64_t seen[SEEN];
@@ -77,9 +80,10 @@ static bool is_seen(uint64_t h)
 }
 
 /*
- * One of many images: all words have their oldest value, or all their newest;
- * the ring has one of these and all other words the other; only the first half
- * of the ring's entries is new; or each word has any value.
+ * The value that a word has in image number `mode`. 0, 1: all words have their
+ * newest value, or all their oldest. 2, 3: the ring differs from the words
+ * before it. 4, 5: the second half of the ring differs from all before it. From
+ * 6 on: each word has a random value.
  */
 static unsigned int pick_value(unsigned int mode, unsigned int word,
 			       unsigned int n)
@@ -100,7 +104,8 @@ static unsigned int pick_value(unsigned int mode, unsigned int word,
 void pool_cut(void)
 {
 	/*
-	 * model_after_cut() allows words of DMA in flight to be placed or not.
+	 * v: the values that each word may have after a cut. For DMA in flight
+	 * model_after_cut() gives the old and the new value.
 	 */
 	static uint64_t v[WORDS][MODEL_VALUES];
 	static size_t n[WORDS];
@@ -153,9 +158,9 @@ static void sim_random(void *buf, size_t len)
 }
 
 /*
- * Interpose getrandom() so that a log has the same id in each run, and
- * is_seen() knows its images. Linked shared objects, as the sanitizer's, call
- * it, too.
+ * Replace getrandom() by the linker's --wrap, so that a log has the same id in
+ * each run, and is_seen() recognizes its images. Calls in shared objects, such
+ * as the sanitizer's, are replaced, too.
  */
 __attribute__((visibility("default"))) ssize_t
 __wrap_getrandom(void *buf, size_t len, unsigned int flags);
@@ -366,7 +371,7 @@ int pool_submit(void *arg, struct rpmem_pool_op *op)
 	}
 	if (op->type == RPMEM_POOL_WRITE)
 		pw.out[pw.nout++] = op;
-	/* The first posts wait for the private connection. */
+	/* post() returns -FI_EAGAIN until the private connection is up. */
 	for (int i = 0; (ret = post(op)) == -FI_EAGAIN && i < POOL_PUMPS; i++)
 		pump();
 	MUST(ret);
@@ -466,7 +471,7 @@ struct act {
 		ACT_TARGET,
 		ACT_SERVE
 	} kind;
-	unsigned int wire, n; /* messages that arrive before it */
+	unsigned int wire, n; /* deliver n messages of wire before the act */
 };
 
 static size_t all_acts(struct act *out)

@@ -134,8 +134,8 @@ const struct crash_prog crash_single[] = {
 	 .restarts = 1,
 	 A(W(0, 64), C(0, 64), WAIT, W(0, 64), C(0, 64))},
 	/*
-	 * The write is only placed: it is proved by an atomic, whose flush
-	 * covers another range.
+	 * The atomic proves the placement of the write, but its flush covers
+	 * another range: the write is not durable.
 	 */
 	{.name = "proved by an atomic, cut, committed",
 	 .wide = true,
@@ -247,8 +247,9 @@ const struct crash_prog crash_single[] = {
 	 .cuts = 1,
 	 A(AT(0), WAIT, W(0, 64), C(0, 64))},
 	/*
-	 * A stop ends an operation with an error, whether or not the target has
-	 * received the request. A write after that error must survive.
+	 * An event (stop, removed address, weakened fact) ends an operation
+	 * with an error, whether or not the target has received the request. A
+	 * later write to the same bytes must survive.
 	 */
 	CRASH_REWRITES("stopped", .stops),
 	CRASH_REWRITES("removed", .removes),
@@ -282,8 +283,8 @@ const size_t crash_nwait = sizeof(crash_wait) / sizeof(*crash_wait);
 
 const struct crash_prog crash_pipelined[] = {
 	/*
-	 * The smallest writes may travel inside requests, which keep their
-	 * order.
+	 * a and b have the same length, so both travel by RDMA or both inside
+	 * requests, which keep their order.
 	 */
 	{.name = "a, then as much of b in another line",
 	 .first = 1,
@@ -330,9 +331,9 @@ const struct crash_prog crash_then[] = {
 const size_t crash_nthen = sizeof(crash_then) / sizeof(*crash_then);
 
 /*
- * Programs of writes that travel in messages, judged one by one. They contain
- * no plain write, and no write that the provider would send by RDMA (in a new
- * session, or while another write is outstanding).
+ * Programs of writes that travel in messages; each commit is checked on its
+ * own. They contain no plain write, and no write that the provider would send
+ * by RDMA (in a new session, or while another write is outstanding).
  */
 const struct crash_prog crash_send_single[] = {
 	{.name = "two messages, two lines", A(WC(0, 64), WC(64, 64))},
@@ -362,7 +363,10 @@ const size_t crash_nsend_wait =
 	sizeof(crash_send_wait) / sizeof(*crash_send_wait);
 
 const struct crash_prog crash_send_pipelined[] = {
-	/* Parts of lines: the agent never batches writes of whole lines. */
+	/*
+	 * Both writes are parts of lines, because the agent never batches
+	 * writes of whole lines.
+	 */
 	{.name = "a and b are parts of lines",
 	 .first = 1,
 	 .second = 2,
@@ -483,8 +487,8 @@ void crash_random_program(uint64_t seed, enum crash_shape shape, bool breaks,
 	if (shape == CRASH_SINGLE)
 		return;
 	/*
-	 * The first operations are a and b, without faults; random operations
-	 * follow.
+	 * The first operations are the ordered writes a and b, in a run without
+	 * faults; random operations follow.
 	 */
 	out->n[1] = 0;
 	out->restarts = out->cuts = out->stops = out->removes = out->rekeys = 0;
@@ -501,7 +505,7 @@ void crash_random_program(uint64_t seed, enum crash_shape shape, bool breaks,
 		out->second = i;
 		out->op[0][i++] = (struct crash_op)C(104, 8);
 	}
-	/* No other initiator writes to this range. */
+	/* The random operations write from byte 128 on, away from a and b. */
 	for (; i < out->n[0]; i++) {
 		if (out->op[0][i].kind == CRASH_SCATTER)
 			out->op[0][i].kind = CRASH_COMMIT;

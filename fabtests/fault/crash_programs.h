@@ -15,18 +15,19 @@ extern const size_t crash_nsingle;
 extern const struct crash_prog crash_conn[];
 extern const size_t crash_nconn;
 /*
- * Programs that order "a durable before b is written", with and without a wait
- * for a's commit.
+ * Programs that order two writes: b survives only with a. The initiator waits
+ * for a's commit before it posts b (crash_wait), or does not wait
+ * (crash_pipelined).
  */
 extern const struct crash_prog crash_wait[];
 extern const size_t crash_nwait;
 extern const struct crash_prog crash_pipelined[];
 extern const size_t crash_npipelined;
-/* Programs with the same order in one request: the target stores b. */
+/* The same order in one request: the target stores b behind the commit of a. */
 extern const struct crash_prog crash_then[];
 extern const size_t crash_nthen;
 
-/* Programs with the same orders, whose writes travel in messages. */
+/* The same kinds of programs, with writes that travel in messages. */
 extern const struct crash_prog crash_send_single[];
 extern const size_t crash_nsend_single;
 extern const struct crash_prog crash_send_wait[];
@@ -36,7 +37,10 @@ extern const size_t crash_nsend_pipelined;
 extern const struct crash_prog crash_send_then[];
 extern const size_t crash_nsend_then;
 
-/* Make a long random program with the order of crash_wait, crash_then etc. */
+/*
+ * Make a long random program; the shape says how it orders a before b. breaks:
+ * connections are cut, stopped or removed, too.
+ */
 enum crash_shape {
 	CRASH_SINGLE,
 	CRASH_ORDER_WAIT,
@@ -45,7 +49,7 @@ enum crash_shape {
 };
 void crash_random_program(uint64_t seed, enum crash_shape shape, bool breaks,
 			  struct crash_prog *out);
-/* Add random losses of connections to a program. */
+/* Add random losses of connections, and new registrations, to a program. */
 void crash_random_conns(uint64_t seed, struct crash_prog *prog);
 /* Make a program of durable writes that can all travel in messages. */
 void crash_random_sends(uint64_t seed, enum crash_shape shape,

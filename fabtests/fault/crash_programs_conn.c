@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Programs with connected endpoints, which receive the end of a connection as
- * an event.
+ * Programs with connected endpoints: the end of a connection is an event there,
+ * and the program connects again.
  */
 #include "crash_ops.h"
 #include "crash_programs.h"
@@ -115,15 +115,18 @@ const struct crash_prog crash_conn[] = {
 const size_t crash_nconn = sizeof(crash_conn) / sizeof(*crash_conn);
 /* clang-format on */
 
-/* Use bits of the seed that do not determine the program itself. */
+/*
+ * Multiply the seed, so that the faults do not repeat the random choices that
+ * made the program.
+ */
 void crash_random_conns(uint64_t seed, struct crash_prog *prog)
 {
 	uint64_t r = (seed ^ 0x636f6e6e) * 0x9e3779b97f4a7c15ull;
 
 	prog->late = true;
 	/*
-	 * In a program that orders a before b, no fault disturbs the two
-	 * writes.
+	 * A program that orders a before b keeps its connections: a lost one
+	 * would end the order.
 	 */
 	if (prog->second)
 		return;

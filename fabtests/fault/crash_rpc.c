@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * librpmem_rpc over the provider on the simulated fabric: calls become durable
- * by a read fence or native FLUSH (WFlush), by the agent with the call inside
- * its request (S-RFlush), or behind it (W-RFlush). At each step of client,
- * server and handler, and within flushes, the server restarts from the images
- * that a power cut or a kill may leave: without the client, with the client
- * that goes on, and with the client's next process.
+ * librpmem_rpc over the provider on the simulated fabric. Calls become durable
+ * by a read fence or native FLUSH (WFlush), or by the agent, with the call
+ * inside the request (S-RFlush) or before it (W-RFlush). At each step of
+ * client, server and handler, and within flushes, the server restarts from the
+ * images that a power cut or a kill may leave. Each time the client has ended,
+ * goes on, or is followed by its next process.
  *
  * usage: crash_rpc [METHOD PROGRAM]
  */
@@ -18,22 +18,23 @@
 #include "unit/rpc_stub.h"
 
 #define LENGTH (RPC_RING_AT + RPC_RING_MIN)
-#define LONG   300u /* bytes of a long call: an eighth of the ring, ... */
-#define ROOM   90u  /* ... with this room for the reply */
+#define LONG   300u /* bytes of a long call; with ROOM an eighth of the ring */
+#define ROOM   90u  /* bytes for the reply to a call */
 #define SHORT  40u  /* bytes of a short call */
 #define CALLS  32u
 #define FILL   7u /* long calls; then a short one fills the ring */
 #define MORE   2u /* calls of the client's next process */
 /*
- * Orders tried of a program that has more: the first RUNS orders, and RUNS
- * random ones.
+ * Limits for a program with many orders of messages: the first RUNS orders of
+ * the search, and RUNS random ones.
  */
 #define RUNS	  12u
 #define RUNS_LONG 1000u
 
 /*
- * s, l: submit a short or a long call; w: wait for all replies. Programs begin
- * at the end of the ring, or (f) with a ring full of durable calls.
+ * s, l: submit a short or a long call; w: wait for all replies; f, in front:
+ * begin with a ring full of durable calls without replies. Without f the
+ * program begins near the end of an empty ring.
  */
 static const char *const programs[] = {"s", "ls", "swl", "fl", "fwl"};
 #define PROGRAMS (sizeof(programs) / sizeof(*programs))
@@ -51,11 +52,11 @@ struct client_call {
 	unsigned char bytes[LONG], reply[ROOM];
 };
 
-/* A pool that a cut has left, with the server that starts from it. */
+/* The image that a cut has left, and the server that starts from it. */
 struct image {
-	struct pool_image pool; /* what both sides see */
+	struct pool_image pool; /* memory as client and server see it */
 	unsigned char medium[LENGTH];
-	bool hold; /* no flush reaches the medium */
+	bool hold; /* flushes are lost: the server dies before them */
 	struct handler handler;
 	struct rpmem_rpc_server *srv;
 };
@@ -64,15 +65,19 @@ static struct world {
 	const char *next; /* steps of the program still to do */
 	struct handler handler;
 	struct rpmem_rpc_server *srv;
-	unsigned char view[LENGTH], before[LENGTH]; /* as the server sees it */
+	unsigned char view[LENGTH], before[LENGTH]; /* memory as the server
+						     * sees it, now and at
+						     * the last store_view() */
 	struct rpmem_rpc *c;
 	struct client_call calls[CALLS];
 	uint64_t submitted, acked, replied;
-	uint64_t
-		submitting; /* 1: a call is submitted, and may be in the ring */
-	uint64_t full_at;   /* replies when the ring was full, plus one */
-	uint64_t recorded;  /* head that was recorded then */
-	bool messages; /* replies are sent; else the client reads its ring */
+	uint64_t submitting; /* 1 within rpmem_rpc_submit(): the call may be
+			      * in the ring already */
+	uint64_t full_at;    /* w.replied + 1 when a submit found the ring
+			      * full; 0: none did */
+	uint64_t recorded;   /* w.c->recorded at that time */
+	bool messages; /* the server sends replies; false: the client reads
+			* them from the ring */
 	struct {
 		struct rpc_msg m;
 		unsigned char bytes[ROOM];
@@ -80,13 +85,14 @@ static struct world {
 	unsigned int nmsgs;
 } w;
 
-static struct image *image; /* of the recovery; NULL: the simulated fabric */
+static struct image *image; /* image under recovery; NULL: calls below use
+			     * the simulated fabric */
 
 /* --- the server's memory --- */
 
 /*
- * The server works on a copy of its memory; each word that it changes is a
- * store of the target's CPU.
+ * The server works on w.view, a copy of its memory. store_view() finds the
+ * words that it changed, and stores them as the target's CPU.
  */
 static void load_view(void)
 {
@@ -176,7 +182,10 @@ int rpmem_pool_write(struct rpmem_pool *pool, const void *buf, size_t len,
 				    };
 	int ret = rpmem_pool_submit(pool, &op);
 
-	/* No other operation is outstanding: rpc_super_write(). */
+	/*
+	 * Only rpc_super_write() calls this, with no other operation
+	 * outstanding.
+	 */
 	while (!ret && rpmem_pool_poll(pool, &done, 1, -1) == 0 && !*pw.why)
 		;
 	return ret;
@@ -236,7 +245,10 @@ static void fill(unsigned char *to, uint64_t k, size_t len)
 	memcpy(to, &k, sizeof(k));
 }
 
-/* Process the next call once, as rpmem_rpc(3) says. False: there is none. */
+/*
+ * Process the next call as a handler that rpmem_rpc(3) describes: skip the work
+ * if h->sequence shows that it was done. Returns false if there is no call.
+ */
 static bool process_next(struct rpmem_rpc_server *srv, struct handler *h)
 {
 	struct rpmem_rpc_call *call = rpc_stub_next(srv);
@@ -289,7 +301,10 @@ static void serve_image(uint64_t least, uint64_t most)
 		      (unsigned int)most);
 }
 
-/* The client has ended. The second server ends before its flush. */
+/*
+ * Recovery without the client. The first server dies after one call, and before
+ * its flush; the second one processes all calls.
+ */
 static void recover_alone(const unsigned char *left)
 {
 	unsigned char medium[LENGTH];
@@ -321,7 +336,10 @@ static bool poll_replies(struct rpmem_rpc *c, unsigned int n)
 	return got == n;
 }
 
-/* The client's next process comes, calls, and ends without a word. */
+/*
+ * The client's next process connects, makes MORE calls, and is killed. A third
+ * server must find that all of them were processed.
+ */
 static void recover_next(void)
 {
 	const struct rpmem_rpc_attr attr = {.size = sizeof(attr), .id = id};
@@ -351,7 +369,10 @@ static void recover_next(void)
 	serve_image(first + MORE - 1, first + MORE - 1);
 }
 
-/* The client goes on: librpmem_pool repeats its outstanding writes. */
+/*
+ * Recovery with the client alive: its librpmem_pool repeats the outstanding
+ * writes, and each call must get its reply.
+ */
 static void recover_together(const unsigned char *left)
 {
 	static unsigned char bytes[LENGTH];
@@ -443,7 +464,10 @@ static bool may_submit(void)
 	       (*w.next != 'w' || w.replied == w.submitted);
 }
 
-/* Poll until two polls return nothing: one may begin to read a reply. */
+/*
+ * Poll until two polls in a row return nothing: a poll that returns nothing may
+ * have begun to read a reply.
+ */
 static void poll_calls(void)
 {
 	struct rpmem_rpc_op *done;
@@ -485,7 +509,7 @@ static void submit_next(void)
 	poll_calls();
 }
 
-/* Is a call visible, or a durable reply not read? */
+/* Is a new call in the ring, or one that the server has taken? */
 static bool may_serve(void)
 {
 	struct slot *s = &w.srv->slots[0];
@@ -507,7 +531,10 @@ static bool is_done(void)
 	return !*w.next && w.replied == w.submitted;
 }
 
-/* Calls until the ring's end is near, or until the ring is full. */
+/*
+ * Make calls outside the fabric until the ring's end is near, or, with full and
+ * without replies, until the ring is full.
+ */
 static void begin_ring(bool full)
 {
 	pw.instant = true;

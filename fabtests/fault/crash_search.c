@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The search of one pair, a method in a scenario, for runs that lose bytes. */
+/* The search of one pair (a method in a scenario) for runs that lose bytes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,15 +8,16 @@
 #include "crash_search.h"
 
 /*
- * Runs of a short search: a forbidden pair mostly loses bytes at once, if the
- * variant is right.
+ * Runs of a first, short search in each variant: a forbidden pair mostly loses
+ * bytes at once, but not in every variant.
  */
 #define RUNS_SHORT 200ull
-/*
- * A forbidden pair that loses nothing in this many runs is reported as missed.
- */
+/* A search of a forbidden pair that loses nothing in this many runs stops. */
 #define RUNS_MISSED 20000ull
-/* Runs of a search for losses that only long programs show. */
+/*
+ * Random runs of a forbidden pair, at least: some lose bytes only in long
+ * programs.
+ */
 #define RUNS_FORBIDDEN 5000ull
 
 /* --- the programs that run in a cell --- */
@@ -91,9 +92,10 @@ size_t crash_pair_programs(const struct crash_pair *p,
 }
 
 /*
- * Cells for wide programs. The provider treats all memory alike. So programs
- * that are long because of the provider run only in the cells most likely to
- * show losses: each kind of placement, with bytes volatile as long as possible.
+ * Pairs that run programs with `wide`. These programs examine the provider,
+ * which treats all memory alike. So they run only in the scenarios most likely
+ * to show losses: one for each kind of placement, with bytes volatile as long
+ * as possible.
  */
 static const struct {
 	const char *cell, *method;
@@ -120,9 +122,9 @@ static bool is_wide(const struct crash_pair *p)
 }
 
 /*
- * Does the cell run programs that break connections? Without a read that pushes
- * acknowledged bytes to memory, they may be placed after those of a later
- * connection.
+ * Does the cell run programs that break connections? Not with c->alone: no read
+ * pushes acknowledged bytes to memory there, so they may be placed after bytes
+ * of a later connection.
  */
 static bool may_break(const struct crash_cell *c)
 {
@@ -163,8 +165,8 @@ static uint64_t mix_hash(uint64_t h, const void *data, size_t len)
 }
 
 /*
- * Hash everything that a search depends on. recv_in_pm is left out: the model's
- * memory does not depend on where receive buffers are.
+ * Hash everything that a search depends on. recv_in_pm does not matter: the
+ * model's memory does not depend on where receive buffers are.
  */
 static uint64_t search_hash(const struct crash_pair *p,
 			    const struct crash_cell *cell,
@@ -180,7 +182,7 @@ static uint64_t search_hash(const struct crash_pair *p,
 	return h ? h : 1;
 }
 
-/* The slot that contains h, or the free slot for h. */
+/* Find the slot of s->done that contains h, or the free slot for h. */
 static _Atomic uint64_t *search_slot(struct crash_shared *s, uint64_t h)
 {
 	for (size_t i = h;; i++) {
@@ -191,7 +193,10 @@ static _Atomic uint64_t *search_slot(struct crash_shared *s, uint64_t h)
 	}
 }
 
-/* Explore one program. True: continue; *cut: the search was not exhaustive. */
+/*
+ * Search one program in all orders, up to max runs. Returns false if it found a
+ * loss. *cut: the search stopped at max.
+ */
 static bool explore_choices(struct crash_shared *s, const struct crash_pair *p,
 			    const struct crash_cell *cell,
 			    const struct crash_prog *prog, uint64_t max,
@@ -287,7 +292,8 @@ static bool explore_random(const struct crash_pair *p,
 }
 
 /*
- * Run every short program in every variant. True: all searches were exhaustive.
+ * Search every short program in every variant. Returns false if a search
+ * stopped at max.
  */
 static bool work_short(struct crash_shared *s, const struct crash_pair *p,
 		       uint64_t max, struct crash_search *r)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The search of one pair, a method in a scenario, for runs that lose bytes. */
+/* The search of one pair (a method in a scenario) for runs that lose bytes. */
 #ifndef RP_CRASH_SEARCH_H
 #define RP_CRASH_SEARCH_H
 
@@ -13,11 +13,12 @@
 #include "crash_programs.h"
 
 /*
- * With remote CQ data each write is two messages and a reply. Without --all
- * such a search stops after this many runs, and counts as stopped early.
+ * With remote CQ data each write is two messages and a reply, so there are many
+ * orders. Without --all such a search stops after this many runs, and is
+ * counted in crash_shared.nearly.
  */
 #define CRASH_RUNS_DATA 5000ull
-/* Slots for hashes of completed searches: many more than there are searches. */
+/* Slots of crash_shared.done: many more than there are searches. */
 #define CRASH_DONE_SIZE 65536u
 
 struct crash_pair {
@@ -52,8 +53,8 @@ struct crash_search {
 struct crash_shared {
 	atomic_size_t next;
 	/*
-	 * Hashes of searches that found nothing. Scenarios often differ only in
-	 * facts that do not matter, which would repeat the same search.
+	 * Hashes of searches that found no loss. Scenarios often differ only in
+	 * facts that do not matter here: an equal search is skipped.
 	 */
 	_Atomic uint64_t done[CRASH_DONE_SIZE];
 	atomic_size_t ndone, nagain, nearly;
@@ -63,27 +64,29 @@ struct crash_shared {
 /* The options of the command line. */
 struct crash_options {
 	const char *tsv, *forbidden, *json, *cell, *method, *replay;
-	uint64_t seed, random, max, given; /* given: from --max */
+	uint64_t seed, random, max, given; /* given: max, if --max gave it */
 	unsigned int jobs, share;
 	int program, variant;
 	bool verbose, all, quick, power, conn, weaken;
 };
 extern struct crash_options crash_opt;
 
-/* Find the n-th form of the pair's scenario. False: there are fewer. */
+/*
+ * Fill in variant n of the pair's scenario. Returns false if there are fewer.
+ */
 bool crash_pair_variant(const struct crash_pair *p, unsigned int n,
 			struct crash_cell *out);
-/* Find the programs that the pair runs in this form. Returns their number. */
+/* Find the short programs of the pair in this variant. Returns their number. */
 size_t crash_pair_programs(const struct crash_pair *p,
 			   const struct crash_cell *cell,
 			   const struct crash_prog **list);
-/* Make a long program at random. */
+/* Make the long random program of this seed. */
 void crash_pair_random(const struct crash_pair *p,
 		       const struct crash_cell *cell, uint64_t seed,
 		       struct crash_prog *prog);
 /*
- * Search the short programs in all forms, then run `random` long ones, with
- * seeds from this one on.
+ * Search the short programs in all variants, then run `random` long programs,
+ * with seeds from `seed` on.
  */
 void crash_pair_search(struct crash_shared *s, const struct crash_pair *p,
 		       uint64_t random, uint64_t seed, struct crash_search *r);

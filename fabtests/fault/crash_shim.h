@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The crash matrix over the verbs shim. */
+/* Constants and descriptors of the crash matrix over the verbs shim. */
 #ifndef CRASH_SHIM_H
 #define CRASH_SHIM_H
 
@@ -16,7 +16,8 @@
 #define SHIM_RING_RKEY 8u
 
 /*
- * The device's own operations: atomic writes always, FLUSH for method native.
+ * Operations of the simulated device: atomic writes, and FLUSH as well for
+ * method native.
  */
 #define SHIM_NATIVE(m)                                                         \
 	((m) == RP_METHOD_NATIVE ? RP_DESC_NATIVE : RP_DESC_ATOMIC_WRITE)

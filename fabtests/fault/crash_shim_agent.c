@@ -32,7 +32,10 @@ static void deliver_answers(void)
 	look();
 }
 
-/* Before each flush the power may fail, and replies in flight may arrive. */
+/*
+ * Called before each flush or store of the agent: a reply in flight may arrive
+ * first, and the power may fail.
+ */
 static void run_other_machines(void)
 {
 	if (!w.begun || w.meanwhile || w.seen != CRASH_OK)
@@ -83,7 +86,7 @@ static void op_store8(void *ctx, uint64_t *addr, uint64_t value)
 	check();
 }
 
-/* Store the value of an atomic write, or the bytes of a write. */
+/* Store the 8 bytes of an ordered store (THEN), or the bytes of a write. */
 static void op_copy(void *ctx, void *to, const void *from, size_t len)
 {
 	const uint8_t *first = from;
@@ -111,7 +114,7 @@ static uint64_t op_now(void *ctx)
 	return 0;
 }
 
-/* Start the agent with the method that the shim has chosen. */
+/* Start the agent, for the region and the method that the shim has chosen. */
 void agent_start(void)
 {
 	const struct rp_desc d = shim_desc(&w.cell->believed, w.cell->forced);
@@ -163,7 +166,10 @@ void agent_end(void)
 	w.agent = NULL;
 }
 
-/* Does the ring hold a message? Takes none. */
+/*
+ * Does the ring hold a message for a polling agent? Looks in a copy, and takes
+ * none.
+ */
 static bool ring_has(void)
 {
 	struct rp_ring look = w.ring;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Maps scenarios of the verdicts to a queue pair that the program opened. */
+/* Maps scenarios of verdicts.tsv to a queue pair that the program opened. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +9,8 @@
 #include "crash_shim.h"
 
 /*
- * The method that carries out m. The provider's THEN is one request; the shim
- * sends a flush, an atomic write and a flush.
+ * The method of prov/core that the shim uses for m. For THEN the provider sends
+ * one request; the shim posts a flush, an atomic write and a flush.
  */
 static enum rp_method carried_out(const struct verdict_method *m)
 {
@@ -38,7 +38,7 @@ struct rp_desc shim_desc(const struct rp_facts *f, enum rp_method m)
 	};
 }
 
-/* Does the shim choose exactly this method on these facts? */
+/* Does the shim choose method m for these facts, if m is forced? */
 static bool shim_offers(const struct rp_facts *f, enum rp_method m,
 			enum rp_class required)
 {
@@ -56,9 +56,9 @@ static bool shim_offers(const struct rp_facts *f, enum rp_method m,
 }
 
 /*
- * Does the shim's form of this method contain a valid read fence? The shim
- * reads before it requests the agent, and proves delivery by a read. So a
- * verdict against such a method does not apply where the fence alone is valid.
+ * Does the shim's form of this method contain a read fence that is valid alone?
+ * The shim reads before it requests the agent, and proves delivery by a read.
+ * So a verdict against the method alone does not apply to the shim.
  */
 static bool contains_fence(const struct verdict_cell *cell,
 			   const struct verdict_method *m)
@@ -79,8 +79,9 @@ static bool contains_fence(const struct verdict_cell *cell,
 }
 
 /*
- * Two methods that are wrong alone may be valid together: the read pushes the
- * bytes to the memory controller, and msync commits the file's block map.
+ * Is the shim's fence read together with msync valid, although each is wrong
+ * alone? The read pushes the bytes to the memory controller, and msync commits
+ * the file's block map.
  */
 static bool valid_together(const struct verdict_cell *cell,
 			   const struct verdict_method *m)
@@ -92,7 +93,7 @@ static bool valid_together(const struct verdict_cell *cell,
 	       m->method == RP_METHOD_AGENT_MSYNC;
 }
 
-/* Facts, other than the scenario's, that make the shim choose method m. */
+/* Facts, other than the scenario's, with which the shim chooses method m. */
 static struct rp_facts facts_leading_to(enum rp_method m, enum rp_class against)
 {
 	struct rp_facts f = {
@@ -125,7 +126,10 @@ bool crash_inplace(const struct verdict_cell *cell,
 	return false;
 }
 
-/* No fact weakens here: a shim's target does not close queue pairs. */
+/*
+ * --weaken does nothing here: the agent does not close the program's queue pair
+ * when a fact weakens.
+ */
 bool crash_weakening(const struct verdict_cell *cell,
 		     const struct verdict_method *m, unsigned int n,
 		     struct crash_cell *out)
@@ -139,7 +143,10 @@ bool crash_built(const struct verdict_cell *cell,
 	const enum rp_method by = carried_out(m);
 	bool chosen;
 
-	/* The program itself posts a SEND or a write with data. */
+	/*
+	 * The shim adds nothing to a SEND or a write with data: the program
+	 * posts them itself.
+	 */
 	if (cell->op != VERDICT_WRITE)
 		return false;
 	chosen = shim_offers(&cell->facts, by, cell->against);
@@ -149,7 +156,8 @@ bool crash_built(const struct verdict_cell *cell,
 	    valid_together(cell, m))
 		return false;
 	/*
-	 * In a method without order the program posts b after a has completed.
+	 * This method promises no order, so the shim alone would lose the
+	 * bytes.
 	 */
 	if (chosen && m->order == VERDICT_ALONE) {
 		fprintf(stderr, "%s: %s is forbidden, and the shim does it\n",
@@ -169,7 +177,8 @@ static void fill_cell(const struct verdict_cell *cell,
 	out->truth = crash_truth(cell, place, domain);
 	out->truth.levels = MODEL_VISIBLE | MODEL_PERSISTENT;
 	/*
-	 * Loss of a connection is reported; a write is acknowledged on receipt.
+	 * The adapter acknowledges a DMA write on receipt, and reports the loss
+	 * of a connection.
 	 */
 	out->fabric = (struct pmsim_cfg){
 		.ordered = true,
@@ -179,9 +188,10 @@ static void fill_cell(const struct verdict_cell *cell,
 	out->against = cell->against;
 	out->forced = carried_out(m);
 	/*
-	 * If the adapter's buffers survive, no read flushes them. An adapter
-	 * that reorders writes may then place two writes to the same bytes in
-	 * either order, so only one initiator runs in this cell.
+	 * With method delivery the adapter's buffers survive, and no read
+	 * flushes them. An adapter that reorders writes may then place two
+	 * writes to the same bytes in either order, so only one initiator runs
+	 * in this cell.
 	 */
 	out->alone = m->valid && dma && out->forced == RP_METHOD_DELIVERY;
 	out->believed = m->valid || shim_offers(f, out->forced, cell->against)
@@ -195,8 +205,9 @@ bool crash_variant(const struct verdict_cell *cell,
 {
 	const struct rp_facts *f = &cell->facts;
 	/*
-	 * A device executes its own atomic write after its FLUSH or a read.
-	 * Without atomic writes the agent stores, and another method flushes.
+	 * THEN runs by these methods, too. The device executes its own atomic
+	 * write after its FLUSH or a read. With no_atomic the agent stores the
+	 * word, and the method flushes.
 	 */
 	static const struct {
 		enum rp_method by;
@@ -223,8 +234,8 @@ bool crash_variant(const struct verdict_cell *cell,
 		for (; dlo <= dhi; dlo++)
 			for (unsigned int k = 0; k <= also; k++) {
 				/*
-				 * By verdicts.tsv an unknown domain is any
-				 * domain but none.
+				 * verdicts.tsv: an unknown power domain is not
+				 * RP_DOMAIN_NONE.
 				 */
 				if (!f->domain && dlo == RP_DOMAIN_NONE)
 					continue;

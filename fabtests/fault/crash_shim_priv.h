@@ -36,7 +36,7 @@ struct msg {
 };
 
 struct shim_world {
-	struct rp_qp q; /* first: the shim's ops get this address */
+	struct rp_qp q; /* first member: the shim's ops get its address */
 	struct ibv_qp qp;
 	struct ibv_cq base;
 	struct rpmem_cq *cq;
@@ -73,7 +73,7 @@ struct shim_world {
 		void *buf;
 	} listen[QUEUE];
 	bool side_error;
-	/* The agent polls the ring unless it is parked. */
+	/* The ring of requests to the agent, which polls it unless parked. */
 	struct rp_ring ring;
 	uint8_t ring_in[RP_RING_LEN];
 	bool parked;
@@ -82,19 +82,25 @@ struct shim_world {
 extern struct shim_world w;
 
 __attribute__((format(printf, 1, 2))) void say(const char *fmt, ...);
-/* Judge whether a cut now would lose acknowledged bytes. */
+/* Let the oracle check what a cut now would leave; the result is in w.seen. */
 void check(void);
-/* Let the program poll its completion queue. */
+/* Poll the program's completion queue until it is empty. */
 void look(void);
 void complete(uint64_t wr_id, uint32_t number, int opcode, size_t len,
 	      enum ibv_wc_status status);
 
 void agent_start(void);
 void agent_end(void);
-/* Has the agent work to do? Then agent_turn() does all of it. */
+/*
+ * Are there messages or backlog for the agent? agent_turn() then does all of
+ * it.
+ */
 bool agent_has_work(void);
 void agent_turn(void);
-/* May the agent park? Then agent_sleep() parks it and reports that. */
+/*
+ * May the agent stop polling the ring (park)? agent_sleep() does it, and sends
+ * RP_MSG_IDLE.
+ */
 bool agent_may_sleep(void);
 void agent_sleep(void);
 void agent_wake(void);

@@ -79,7 +79,10 @@ const struct crash_prog crash_then[] = {
 const size_t crash_nthen = COUNT(crash_then);
 /* clang-format on */
 
-/* Empty: only the provider sends writes in messages. */
+/*
+ * Empty lists: only the provider sends writes in messages, and has connected
+ * endpoints.
+ */
 const struct crash_prog crash_send_single[1], crash_send_wait[1],
 	crash_send_pipelined[1], crash_send_then[1], crash_conn[1];
 const size_t crash_nsend_single, crash_nsend_wait, crash_nsend_pipelined,

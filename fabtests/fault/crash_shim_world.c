@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Runs one program over a simulated queue pair, with the real shim and agent.
+ * Runs one program over a simulated queue pair, with the real shim and agent
+ * (crash_run() of crash_world.h).
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -12,12 +13,12 @@
 #include "crash_shim_priv.h"
 
 /*
- * The target's adapter takes requests in posting order. Writes and atomic
- * writes are then on their way to memory. Three kinds of request wait in the
- * adapter for their turn, and a later write may pass them: a read, a flush, and
- * an atomic write that follows a flush or has a fence flag. If a CPU places the
- * bytes, it executes all requests in order. Completions come in order, and
- * programs poll at once.
+ * Rules of the simulated adapter of the target. It takes requests in posting
+ * order, and a write or atomic write is then on its way to memory. Three kinds
+ * of request wait in the adapter, and a later write may pass them: a read, a
+ * flush, and an atomic write behind a flush or with IBV_SEND_FENCE. If a CPU
+ * places the bytes, it executes all requests in order. Completions come in
+ * order, and the program polls at once.
  */
 struct shim_world w;
 
@@ -84,10 +85,10 @@ static void record_completion(const struct ibv_wc *wc)
 	struct oracle_op *op = (struct oracle_op *)(uintptr_t)wc->wr_id;
 
 	if (!op)
-		return; /* a request posted before the run */
+		return; /* a request of start_run() */
 	/*
-	 * A THEN's three requests share this wr_id: record only the first
-	 * error.
+	 * The flush, atomic write and flush of a THEN share this wr_id: record
+	 * only their first error.
 	 */
 	if (wc->status && op->kind == CRASH_THEN && op->state == OP_FAILED)
 		return;
@@ -141,8 +142,8 @@ static void execute_request(struct wr *r)
 		break;
 	case WR_RING:
 		/*
-		 * The ring is not part of the model: the agent reads the bytes
-		 * at once, the worst case.
+		 * The ring is outside the model. The agent sees the bytes at
+		 * once, which is the worst case.
 		 */
 		memcpy(w.ring_in + r->off, r->buf, r->len);
 		break;
@@ -153,7 +154,7 @@ static void execute_request(struct wr *r)
 		model_dma_flush(w.model, QP, MODEL_PERSISTENT, w.mem + r->off,
 				r->len);
 		/*
-		 * A CPU that executes the flush writes the lines back as the
+		 * A CPU that executes the FLUSH writes the lines back, as the
 		 * agent would.
 		 */
 		if (!in_order())
@@ -164,7 +165,7 @@ static void execute_request(struct wr *r)
 	}
 }
 
-/* Does request i wait in the adapter for its turn? */
+/* Does request i wait in the adapter until run_turn() executes it? */
 static bool waits_for_turn(const struct wr *r, unsigned int i)
 {
 	if (r->kind == WR_READ || r->kind == WR_FLUSH)
@@ -180,7 +181,7 @@ static bool waits_for_turn(const struct wr *r, unsigned int i)
 	return false;
 }
 
-/* Execute the requests that need not wait for their turn. */
+/* Execute the requests that need not wait for run_turn(). */
 static void take_up(void)
 {
 	for (unsigned int i = 0; i < w.nqueue; i++)
@@ -500,8 +501,8 @@ static void start_run(void)
 	if (rp_desc_put(buf, &d) || rp_qp_add_region(&w.q, buf, &cfg))
 		abort();
 	/*
-	 * The first request opens the session and sends HELLO. Post it before
-	 * the run.
+	 * The first request of the agent opens the session by HELLO. Post it
+	 * before the run, so that the search need not order its messages.
 	 */
 	if (w.cell->forced >= RP_METHOD_AGENT_SFENCE) {
 		w.q.pub.wr_flags = IBV_SEND_SIGNALED;
@@ -525,12 +526,15 @@ static void end_run(void)
 	if (w.agent)
 		agent_end();
 	rp_qp_fini(&w.q);
-	/* Drop completions of canceled requests: no operation owns them. */
+	/* Drop completions of canceled requests: their operations are gone. */
 	w.nwc = 0;
 	rpmem_detach_cq(w.cq);
 }
 
-/* Choose and take one of the possible next steps. False: there is none. */
+/*
+ * Choose one of the possible next steps and take it. Returns false if there is
+ * none.
+ */
 static bool take_step(void)
 {
 	const size_t pieces = model_dma_ready(w.model);
@@ -539,7 +543,7 @@ static bool take_step(void)
 		   may_agent = agent_has_work(), may_park = agent_may_sleep();
 	unsigned int n = may_post + may_turn + may_agent, pick;
 
-	/* Parking is optional: it is offered only with other steps. */
+	/* The agent need not park: a run must not continue only by parking. */
 	if (n)
 		n += may_park;
 
@@ -607,7 +611,7 @@ enum crash_result crash_run(const struct crash_cell *cell,
 	return w.seen;
 }
 
-/* Drop log lines: a run is judged by its completions. */
+/* Drop the shim's log lines: the oracle judges only completions. */
 static void drop_log_line(enum rp_log_level level, const char *text)
 {
 }

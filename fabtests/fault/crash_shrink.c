@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Shortens a failing path: drops choices, and replaces them by earlier
- * possibilities.
+ * Shortens the path of a failing run: removes choices, and replaces choices by
+ * the first possibility.
  */
 #include <string.h>
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The simulated hardware of a scenario of the verdicts. */
+/*
+ * Maps a scenario of verdicts.tsv to the model's hardware, and back to facts.
+ */
 #include "crash_cells.h"
 
 static const enum model_kind kinds[] = {
@@ -16,7 +18,7 @@ static const enum model_place places[] = {
 	[RP_PLACE_DMA_MEMORY] = MODEL_DMA_MEMORY,
 };
 
-/* An unknown domain is any known domain but none, or virtio-pmem's. */
+/* MODEL_FLUSHED: virtio-pmem, whose domain is not known to Linux. */
 static const enum model_domain domains[] = {
 	[RP_DOMAIN_UNKNOWN] = MODEL_FLUSHED, [RP_DOMAIN_NONE] = MODEL_NONE,
 	[RP_DOMAIN_MEMCTRL] = MODEL_ADR,     [RP_DOMAIN_CPUCACHE] = MODEL_EADR,
@@ -35,8 +37,8 @@ struct model_cfg crash_truth(const struct verdict_cell *cell,
 		.place = places[place],
 		.fence = f->fence == RP_YES,
 		/*
-		 * only compound cells: relaxed order has too many orders for
-		 * the others
+		 * only compound cells, because relaxed ordering of writes gives
+		 * the others too many orders to search
 		 */
 		.relaxed = place >= RP_PLACE_DMA_CACHE && cell->compound,
 	};

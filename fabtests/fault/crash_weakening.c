@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Which facts of a scenario can weaken while a region is registered, and to
- * what.
+ * The events of --weaken: which facts of a scenario can weaken while a region
+ * is registered, and to what. Each function fills in the cell for its event,
+ * and returns whether the event applies to the cell.
  */
 #include "crash_cells.h"
 
@@ -12,7 +13,8 @@ static bool is_dax(const struct crash_cell *c)
 
 /*
  * Does the method flush all bytes to the memory controller? With a fence or
- * native FLUSH the agent leaves the bytes of atomics in the CPU caches.
+ * native FLUSH the agent does not flush the bytes of atomics, which stay in the
+ * CPU caches.
  */
 static bool reaches_memory(enum rp_method m)
 {
@@ -39,7 +41,7 @@ static bool adapter_volatile(struct crash_cell *c, enum rp_method m)
 	return is_dax(c) && c->truth.domain == MODEL_SYSTEM;
 }
 
-/* A DIMM is not armed: nothing keeps its bytes, not even msync. */
+/* A DIMM is not armed: a power cut loses its bytes, even after msync. */
 static bool dimm_not_armed(struct crash_cell *c, enum rp_method m)
 {
 	c->weak.domain = MODEL_NONE;
@@ -49,8 +51,8 @@ static bool dimm_not_armed(struct crash_cell *c, enum rp_method m)
 }
 
 /*
- * DDIO is switched on: bytes in memory stay there, later ones stay in the
- * cache.
+ * DDIO is switched on: DMA then goes to the CPU cache. Bytes placed in memory
+ * before stay there.
  */
 static bool dma_cached(struct crash_cell *c, enum rp_method m)
 {
@@ -60,7 +62,9 @@ static bool dma_cached(struct crash_cell *c, enum rp_method m)
 	return is_dax(c) && c->truth.place == MODEL_DMA_MEMORY;
 }
 
-/* The disk's volatile cache is switched on, and Linux does not know. */
+/*
+ * The disk's volatile write cache is switched on, and Linux does not flush it.
+ */
 static bool disk_cached(struct crash_cell *c, enum rp_method m)
 {
 	c->weak.cached = true;
@@ -71,9 +75,10 @@ static bool disk_cached(struct crash_cell *c, enum rp_method m)
 }
 
 /*
- * The adapter's reads stop pushing its writes, and the operator limits the
- * fence: earlier bytes are in memory, those that such a read acknowledges may
- * be in the adapter, and are lost with the queue pair that the target closes.
+ * The adapter's reads no longer push its writes, and the operator sets fence to
+ * no. Bytes acknowledged earlier are in memory. Bytes acknowledged by such a
+ * read may be in the adapter, and are lost with the queue pair that the target
+ * closes (window is NONE).
  */
 static bool fence_broken(struct crash_cell *c, enum rp_method m)
 {
@@ -120,7 +125,10 @@ static const struct {
 	{"the file system is not trusted any more", fs_untrusted},
 };
 
-/* Do the true facts allow method m, chosen or forced? */
+/*
+ * Does the provider use method m with the true facts, chosen by itself or
+ * forced? Then *forced is 0 or m.
+ */
 static bool is_had(const struct crash_cell *c, enum rp_method m,
 		   enum rp_method *forced)
 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * One run: takes the actions that an adversary chooses, and judges the outcome.
+ * One run: takes actions that choose() selects among all possible ones, and
+ * lets the oracle check the memory after each.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,11 +18,14 @@
 #define MS	  1000000ull
 #define PUMP_MAX  100
 #define TICKS_MAX 60
-/* The least time between two readings of connection events by the provider. */
+/*
+ * Simulated time between two polls: the provider reads connection events at
+ * most once in this time.
+ */
 #define LOOKED_AT (2 * MS)
 /* A stop of the target, longer than FI_OFI_RPMEM_TIMEOUT. */
 #define STOPPED (1500 * MS)
-/* Longest durable write that travels in one message with cell->apart. */
+/* With cell->apart: the longest durable write that a request carries. */
 #define APART_MAX 8
 
 struct world w;
@@ -88,8 +92,8 @@ static void record_end(struct oracle_op *op, bool ok, int err)
 }
 
 /*
- * The target reads no completion of a message that stays where the NIC placed
- * it.
+ * Does the target's program poll? It need not for messages that stay where the
+ * NIC placed them, unless it must flush them.
  */
 static bool target_looks(void)
 {
@@ -118,8 +122,9 @@ void run(unsigned int machine)
 		return;
 	pmsim->use_machine(machine);
 	/*
-	 * Not while the target flushes: it may be reading events itself, and
-	 * all machines share one fabric.
+	 * Do not read connection events while the target flushes
+	 * (run_other_machines()): the target may be within a read of its own
+	 * events, and all machines share one fabric.
 	 */
 	if (w.cell->conn && !w.flushing)
 		look_at_events(machine);
@@ -189,8 +194,7 @@ static void deliver_all(void)
 }
 
 /*
- * Post a commit of count ranges; each begins CRASH_APART after the previous
- * one.
+ * Post a commit of one range, or of two (count) that begin CRASH_APART apart.
  */
 static ssize_t post_commit(struct node *n, unsigned int off, unsigned int len,
 			   size_t count, const struct fi_rpmem_then *then,
@@ -206,7 +210,10 @@ static ssize_t post_commit(struct node *n, unsigned int off, unsigned int len,
 			   rp_class_encode(w.cell->against), then, context);
 }
 
-/* Post a write or a commit; retry while the private connection is set up. */
+/*
+ * Post a write or a commit of a few bytes behind the programs' ones; retry
+ * while the private connection is set up.
+ */
 static void warm_post(struct node *n, bool commit)
 {
 	static const uint64_t any = 0x0101010101010101ull;
@@ -255,8 +262,8 @@ static void open_initiator(unsigned int i)
 }
 
 /*
- * Touch the words of atomics: an atomic changes memory without the model, which
- * must know the previous value.
+ * Store zeros to the words of atomics before the run: an atomic changes memory
+ * outside the model, which must know the previous value.
  */
 static void pretouch_words(void)
 {
@@ -279,7 +286,10 @@ static void open_all(void)
 	nodes_are(w.cell->inplace ? NODES_BARE
 		  : w.cell->conn  ? NODES_CONN
 				  : NODES_OURS);
-	/* Reusing the previous machines is much faster than making new ones. */
+	/*
+	 * Reuse the machines of the previous run if their hardware is the same:
+	 * making new ones is slow.
+	 */
 	if (!nodes_reset(
 		    &w.cell->fabric,
 		    model && !memcmp(&truth, &w.cell->truth, sizeof(truth)))) {
@@ -301,8 +311,8 @@ static void open_all(void)
 		open_initiator(i);
 	if (w.cell->inplace) {
 		/*
-		 * The target needs the initiators' addresses to send its
-		 * replies.
+		 * The target replies to messages: insert the initiators'
+		 * addresses.
 		 */
 		for (unsigned int i = 0; i < w.ninits; i++) {
 			uint8_t name[NODE_NAME];
@@ -463,7 +473,10 @@ void dma_choices(bool at_least_one)
 	}
 }
 
-/* Deliver n messages; if the base keeps no order, any of those in flight. */
+/*
+ * Deliver the n oldest messages in flight, or, if the base keeps no order, n of
+ * them that choose() selects.
+ */
 static void deliver_messages(const struct pmsim_wire *x, unsigned int n)
 {
 	unsigned int left = x->in_flight, pick;
@@ -482,8 +495,8 @@ static void deliver_messages(const struct pmsim_wire *x, unsigned int n)
 }
 
 /*
- * Run one machine's program. If its writes are ordered, check before it polls,
- * too.
+ * Deliver messages to one machine, and let its program poll. A program that
+ * orders two writes is checked before the poll, too.
  */
 static enum crash_result act_run(const struct act *a)
 {
@@ -499,9 +512,10 @@ static enum crash_result act_run(const struct act *a)
 		any = true;
 	}
 	/*
-	 * A cut may find DMA at any point, so DMA's progress matters only when
-	 * it is observed: by the program, or by a NIC that acknowledges. Only
-	 * "a before b" is judged by the bytes present together.
+	 * oracle_check() considers all DMA in flight as placed or not. So steps
+	 * of DMA are chosen only when somebody observes them: the polling
+	 * program, a NIC that acknowledges placement, or the check of "a before
+	 * b", which compares bytes present together.
 	 */
 	if (a->machine == TARGET &&
 	    (!any || waits_for(TARGET) || w.prog->second))
@@ -516,8 +530,8 @@ static enum crash_result act_run(const struct act *a)
 }
 
 /*
- * Cut initiator i's private connection. Posted operations may arrive until the
- * target has closed its end.
+ * Cut initiator i's private connection at one end or both. Operations in flight
+ * may still arrive until the target has closed its end.
  */
 static void act_cut(unsigned int i)
 {
@@ -530,7 +544,7 @@ static void act_cut(unsigned int i)
 		   informed == 1 ? PMSIM_CUT_BOTH : PMSIM_CUT_HERE);
 	w.cuts++;
 	w.st->breaks++;
-	/* The initiator learns of the cut now or later. */
+	/* The initiator learns of the cut now, or later by ACT_TELL. */
 	if (w.prog->late && !choose(w.c, 2))
 		return;
 	pmsim->report_failures(i);
@@ -538,8 +552,8 @@ static void act_cut(unsigned int i)
 }
 
 /*
- * Stop the target for longer than initiator i waits. Operations that the
- * initiator has posted may arrive after the stop.
+ * Let the timeout of initiator i pass without a step of the target. Operations
+ * in flight may arrive afterwards.
  */
 static void act_stop(unsigned int i)
 {
@@ -570,7 +584,7 @@ static void act_restart(void)
 	dma_choices(false);
 	say("the target %s", power ? "loses power, which comes back"
 				   : "is killed and started again");
-	/* A power cut loses all bytes that may be lost. */
+	/* NULL: the cut loses every byte that it may lose. */
 	if (power)
 		model_cut(w.model, NULL, NULL);
 	memcpy(name, w.target_name, sizeof(name));
@@ -623,8 +637,8 @@ static void act_tick(void)
 /* --- one action after the other --- */
 
 /*
- * Take the next action. False: there is none; *how is CRASH_PRUNED if other
- * runs have taken all of them.
+ * Choose an action and take it. Returns false if there is none; *how is then
+ * CRASH_PRUNED if other runs have taken all of them.
  */
 static bool take_action(enum crash_result *how)
 {
@@ -696,8 +710,8 @@ static bool take_action(enum crash_result *how)
 }
 
 /*
- * Deliver everything in flight: no part of an ended operation may arrive over
- * bytes committed since.
+ * After all operations have completed, deliver what is still in flight: a late
+ * part of a failed operation must not overwrite bytes committed since.
  */
 static enum crash_result arrive_late(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * One run: programs write and commit, an adversary chooses actions, an oracle
- * judges.
+ * One run of the crash matrix: simulated programs write and commit, actions are
+ * chosen, and an oracle (crash_oracle.h) checks what a cut would leave.
  */
 #ifndef CRASH_WORLD_H
 #define CRASH_WORLD_H
@@ -22,30 +22,37 @@ enum {
 	CRASH_INITS = 2,
 };
 
-/* Acknowledged bytes that stay durable when a fact weakens. */
+/* Which acknowledged bytes stay durable when a fact weakens. */
 enum crash_spared {
 	CRASH_SPARES_NONE,
 	CRASH_SPARES_EARLIER, /* bytes acknowledged before it weakens */
 	CRASH_SPARES_ALL,     /* bytes acknowledged at any time */
 };
 
-/* The true hardware, and the target's beliefs about it. */
+/*
+ * One variant of a scenario: the true hardware, and the facts that the target
+ * reads.
+ */
 struct crash_cell {
 	struct model_cfg truth;
 	struct pmsim_cfg fabric;
 	struct rp_facts believed;
-	enum rp_class against; /* cuts (power) or kills (process) */
+	enum rp_class against; /* failure tried: power cuts, or kills
+				* (process) */
 	bool data;	       /* writes carry remote CQ data */
-	bool alone;	       /* one initiator with one connection */
+	bool alone;	       /* only one initiator, with one connection for
+				* the whole run */
 	bool send;	       /* writes travel in messages */
-	bool apart;	       /* requests carry only the smallest writes */
+	bool apart;	       /* requests carry only the smallest writes,
+				* not all small ones */
 	bool conn;	       /* endpoints of programs are connected */
 	/*
-	 * A value of enum verdict_send: messages stay in their receive buffers,
-	 * without the provider. 0: off.
+	 * Messages stay in their receive buffers, without the provider: a value
+	 * of enum verdict_send. 0: off.
 	 */
 	unsigned int inplace;
-	enum rp_method forced; /* the shim's, or FI_OFI_RPMEM_METHOD; or 0 */
+	enum rp_method forced; /* method of the shim, or of
+				* FI_OFI_RPMEM_METHOD; 0: none */
 	bool no_atomic;	       /* shim: the agent does atomic writes */
 	/* The fact that weakens while the programs run; NULL: no fact. */
 	const char *weakens;
@@ -54,9 +61,9 @@ struct crash_cell {
 	enum rp_class weak_class;   /* best class of the memory then */
 	enum crash_spared spared;
 	/*
-	 * The class of bytes that the former method acknowledges after the
-	 * change. NONE holds behind the notice, too: the target cannot save
-	 * them.
+	 * The class of bytes that the former method acknowledges after the fact
+	 * weakened, until the target has noticed. NONE: even after that,
+	 * because the target cannot save these bytes.
 	 */
 	enum rp_class window;
 };
@@ -64,11 +71,13 @@ struct crash_cell {
 enum crash_kind {
 	CRASH_WRITE,
 	CRASH_COMMIT,
-	CRASH_SCATTER,	    /* one commit of two ranges, CRASH_APART apart */
+	CRASH_SCATTER,	    /* one commit of two ranges that begin
+			     * CRASH_APART apart */
 	CRASH_WRITE_COMMIT, /* one write with FI_COMMIT_COMPLETE */
 	CRASH_WAIT,	    /* wait for all operations of this initiator */
 	CRASH_REDO,	    /* repeat a write that failed */
-	CRASH_QUERY,	    /* learn the target's present key */
+	CRASH_QUERY,	    /* read the target's newest key, outside the
+			     * fabric */
 	CRASH_THEN,	    /* a commit, then a store of 8 bytes */
 	CRASH_ATOMIC,	    /* 8 bytes set by an atomic, FI_COMMIT_COMPLETE */
 	CRASH_ZERO,	    /* zeros that the target writes */
@@ -95,19 +104,20 @@ struct crash_prog {
 	unsigned int disk_failures; /* msyncs that fail, at most */
 	bool dies;		    /* the target dies and never restarts */
 	bool weakens;		    /* run only if a fact weakens */
-	bool wide;		    /* long: only to examine the provider */
-	bool deep; /* long: only if a CPU places writes, in order */
-	bool cold; /* no session yet, key not confirmed */
+	bool wide;		    /* long; runs only in the pairs `wide` of
+				     * crash_search.c */
+	bool deep; /* long; runs only if a CPU places writes, in order */
+	bool cold; /* the run begins without a session */
 	/*
-	 * Promised order "first is durable before second is written":
-	 * operations of initiator 0, counted from 1; 0: no order.
+	 * Promised order "first is durable before second is written": numbers
+	 * of two operations of initiator 0, from 1; 0: no order.
 	 */
 	unsigned int first, second;
 };
 
 enum crash_result {
 	CRASH_OK,
-	CRASH_PRUNED, /* its states are visited by another run */
+	CRASH_PRUNED, /* ended: another run visits the same states */
 	CRASH_LOST,   /* acknowledged bytes may be lost */
 	CRASH_WRONG,  /* another promise is broken; why says which */
 };
@@ -116,11 +126,11 @@ struct crash_stats {
 	uint64_t runs, steps, acked; /* acked: commits that succeeded */
 	uint64_t failed;	     /* commits that failed */
 	uint64_t breaks, restarts;
-	uint64_t acked_weak; /* commits acknowledged after the target noticed */
+	uint64_t acked_weak; /* commits completed after the target noticed */
 };
 
 /*
- * Load the simulated fabric; exit with a message if it is missing. timeout_ms:
+ * Load the simulated fabric, or exit with a message. timeout_ms:
  * FI_OFI_RPMEM_TIMEOUT.
  */
 void crash_setup(unsigned int timeout_ms);
@@ -133,8 +143,8 @@ enum crash_trace {
 };
 
 /*
- * Run one program with these choices. Returns in why (CRASH_WHY bytes) what was
- * lost or broken. trace: what to print to stderr.
+ * Run one program with these choices. why[CRASH_WHY] gets what was lost or
+ * broken. trace: what to print to stderr.
  */
 #define CRASH_WHY 256
 enum crash_result crash_run(const struct crash_cell *cell,
@@ -142,7 +152,10 @@ enum crash_result crash_run(const struct crash_cell *cell,
 			    enum crash_trace trace, struct crash_stats *st,
 			    char *why);
 
-/* Shorten a failing path as long as the run fails with the same result. */
+/*
+ * Shorten the path of a run that ended with `as`, as long as the run still ends
+ * so.
+ */
 void crash_shrink(const struct crash_cell *cell, const struct crash_prog *prog,
 		  struct choices *c, enum crash_result as);
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The actions that are possible now, and which of them commute. */
+/* Lists the possible actions, and decides which of them commute. */
 #include <string.h>
 
 #include "crash_world_priv.h"
 
 /*
- * Add a run for each set of messages that may have arrived, most arrivals
- * first.
+ * Add an action ACT_RUN for each number of arrivals on each wire to machine m,
+ * most arrivals first.
  */
 static size_t add_runs(struct act *out, size_t n, size_t max, unsigned int m)
 {
@@ -20,8 +20,8 @@ static size_t add_runs(struct act *out, size_t n, size_t max, unsigned int m)
 		any |= a.arrive[k];
 	}
 	/*
-	 * A run without arrivals: earlier arrivals may not have been polled
-	 * yet.
+	 * A run without arrivals is possible, too, if messages that arrived
+	 * earlier are not polled yet, or if DMA may be placed and acknowledged.
 	 */
 	if (waits_for(m) || (m == TARGET && w.cell->fabric.placed_acks &&
 			     model_dma_pending(w.model))) {
@@ -32,7 +32,7 @@ static size_t add_runs(struct act *out, size_t n, size_t max, unsigned int m)
 	}
 	while (any && n < max) {
 		out[n++] = a;
-		/* Count down the arrivals over all wires to this machine. */
+		/* Next combination: count the arrivals down, wire by wire. */
 		any = false;
 		for (size_t k = 0; k < w.nwires; k++) {
 			if (w.wire[k].to != m)
@@ -102,16 +102,19 @@ size_t all_actions(struct act *out, size_t max)
 }
 
 /*
- * Do two actions commute? Two machines act independently if neither polls what
- * the other posts before a later action. One order then stands for both:
- * initiators first, which can only trust more, earlier. The model follows the
- * bytes of a weakened domain from the start, so the moment of weakening does
- * not matter before the target notices: the order that weakens last promises
- * most.
+ * Do two actions commute? Runs and posts of two machines do: neither polls what
+ * the other posts before a later action. The search then tries one order for
+ * both, with the initiators first, because they trust more the earlier they
+ * poll. ACT_WEAKEN commutes with a run or a post unless only earlier bytes stay
+ * durable: the model follows the bytes of the weakened domain from the start,
+ * so its moment does not matter before the target notices.
  */
 static bool acts_independent(const struct act *a, const struct act *b)
 {
-	/* Both ends are notified when a connection ends or is made. */
+	/*
+	 * No two actions commute once a connection may end or be made: both
+	 * machines are then notified.
+	 */
 	if (w.cell->fabric.offers_msg &&
 	    (w.cuts || w.stops || w.removes || w.restarts || w.rekeys ||
 	     w.dead || w.ticks || w.prog->cold || w.noticed))

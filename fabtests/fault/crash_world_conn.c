@@ -16,7 +16,10 @@ void look_at_events(unsigned int machine)
 	}
 }
 
-/* Connect initiator i's new endpoint: commits on it cover no earlier write. */
+/*
+ * Close initiator i's endpoint and connect a new one, whose commits cover no
+ * earlier write.
+ */
 void connect_again(unsigned int i)
 {
 	say("%s connects again", who(i));

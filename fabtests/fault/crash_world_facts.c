@@ -9,9 +9,12 @@
 #include "crash_world_priv.h"
 
 #define MS 1000000ull
-/* The time in which a target that polls withdraws the class. */
+/*
+ * Time that a polling target may take to notice a weaker fact and withdraw the
+ * class.
+ */
 #define LIMIT_MS 1000
-/* Part of LIMIT_MS after which the target polls once. */
+/* The target polls after each such part of LIMIT_MS. */
 #define STEP_MS (LIMIT_MS / 5 * 2)
 
 static int source_fd;
@@ -47,7 +50,10 @@ int facts_find(struct rp_facts *facts)
 	return 0;
 }
 
-/* Is a registration refused now, with this method forced? */
+/*
+ * Does the target refuse a registration with the weaker facts, if this method
+ * is forced?
+ */
 static bool is_refused(enum rp_method forced)
 {
 	return rp_method_best(&w.cell->weak_facts, rp_methods_allowed(forced))
@@ -60,8 +66,8 @@ void act_weaken(void)
 	w.weakened = true;
 	source_write(1);
 	/*
-	 * The target refuses a registration by a method that is no longer
-	 * valid.
+	 * A registration with a forced method that is no longer valid fails. Do
+	 * not force it.
 	 */
 	if (is_refused(w.cell->forced))
 		host_sim->method(NULL);
@@ -77,7 +83,7 @@ static void pass(unsigned int ms)
 	run(TARGET);
 }
 
-/* Deliver all requests to the poll in which the target notices the change. */
+/* Let all requests arrive just before the poll in which the target notices. */
 static void requests_arrive(void)
 {
 	say("all requests arrive when the target believes the change");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The state of a run, shared by the adversary and the simulated machine. */
+/* The state of a run, shared by crash_world*.c and crash_machine.c. */
 #ifndef CRASH_WORLD_PRIV_H
 #define CRASH_WORLD_PRIV_H
 
@@ -12,7 +12,7 @@
 #define SLEEPING 64
 
 enum act_kind {
-	ACT_RUN,     /* a program polls its queue after some arrivals */
+	ACT_RUN,     /* messages arrive at a machine, and its program polls */
 	ACT_POST,    /* an initiator makes its next call */
 	ACT_CUT,     /* the private connection ends */
 	ACT_STOP,    /* the target stops for longer than the timeout */
@@ -30,7 +30,8 @@ enum act_kind {
 struct act {
 	enum act_kind kind;
 	unsigned int machine;
-	unsigned int arrive[WIRES]; /* RUN: arrivals on each world.wire */
+	unsigned int arrive[WIRES]; /* RUN: how many messages arrive, for
+				     * each of world.wire */
 };
 
 struct world {
@@ -51,7 +52,7 @@ struct world {
 	unsigned int ninits;
 	unsigned int cuts, stops, removes, restarts, rekeys, disk_failures,
 		ticks;
-	/* Number of events left unread by the program's last poll. */
+	/* By machine: events that the program's last poll left unread. */
 	unsigned int ignored[MACHINES];
 	bool begun, flushing, dead, weakened, noticed;
 	bool unregistrable;	   /* a registration would be refused now */
@@ -59,8 +60,8 @@ struct world {
 	bool stalled[CRASH_INITS]; /* next call must wait for a completion */
 	struct oracle o;
 	/*
-	 * Sleep set: actions that another run has already tried from this
-	 * state.
+	 * Sleep set (partial-order reduction): actions that another run has
+	 * already tried from this state.
 	 */
 	struct act sleep_set[SLEEPING];
 	size_t nsleep_set;
@@ -76,7 +77,7 @@ void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 const char *who(unsigned int machine);
 /* Let a program poll its queue. */
 void run(unsigned int machine);
-/* Copy the messages in flight into w.wire. */
+/* Read which wires have messages in flight into w.wire. */
 void look_at_wires(void);
 
 /* Would the program read an event or a completion if it polled now? */
@@ -89,7 +90,7 @@ bool may_post(unsigned int i);
 /* List at most max actions in out. Returns how many. */
 size_t all_actions(struct act *out, size_t max);
 bool in_sleep_set(const struct act *a);
-/* Drop from the sleep set what does not commute with the action. */
+/* Drop the actions from the sleep set that do not commute with this one. */
 void wake_dependent(const struct act *a);
 
 /* Read connection events if the programs have connected endpoints. */
@@ -98,22 +99,30 @@ void connect_again(unsigned int i);
 
 /* --- facts that weaken (crash_world_facts.c) --- */
 
-/* Make the file whose changes announce changed facts. */
+/*
+ * Make the file that the provider watches: its changes announce changed facts.
+ */
 void facts_setup(void);
-/* Prepare the facts of a run. Call before the target opens. */
+/* Set the facts of a run. Call before the target opens. */
 void facts_start(void);
 int facts_find(struct rp_facts *facts);
 void act_weaken(void);
 void act_notice(void);
-/* The target registers its region, by the facts of this moment. */
+/* Record a registration of the target's region, by the facts of this moment. */
 void facts_registered(void);
-/* End of a run: weaken the fact and let the target notice, if not done yet. */
+/*
+ * At the end of a run: weaken the fact and let the target notice it, if a step
+ * has not done so.
+ */
 void facts_finish(void);
 
-/* Let the adversary choose which DMA at the target progresses. */
+/*
+ * Place pieces of DMA at the target that choose() selects: none or more, or one
+ * or more.
+ */
 void dma_choices(bool at_least_one);
 
-/* Handle the arrival of a message that stays in its receive buffer. */
+/* Flush a message that stays in its receive buffer, and reply to it. */
 void received(const struct oracle_op *op, fi_addr_t from);
 
 #endif

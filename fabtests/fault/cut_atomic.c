@@ -8,7 +8,7 @@
 #include "fault/testbed.h"
 
 #define TIMEOUT 300u /* FI_OFI_RPMEM_TIMEOUT, ms */
-#define ROUNDS	3    /* cuts in one test row */
+#define ROUNDS	3    /* atomics, each with a cut, in one test row */
 #define POOL	65536
 #define AT_ONCE 12
 
@@ -23,7 +23,7 @@ static const struct {
 };
 #define KINDS (sizeof(kinds) / sizeof(*kinds))
 
-/* The moment at which the connections are cut. */
+/* When the connections are cut, relative to the call that posts the atomic. */
 enum when {
 	BEHIND_STOPPED, /* after the call, target stopped */
 	BEHIND,		/* after the call */
@@ -47,10 +47,13 @@ static void row_name(size_t row, char *name, size_t size)
 		 whens[WHEN(row)]);
 }
 
-/* Run one atomic and one cut. NULL, or the failure. */
+/* Post one atomic and cut the connection. Returns NULL, or what failed. */
 static const char *cut_once(struct bed *b, size_t row)
 {
-	/* Static: a completion may come after a failed row has returned. */
+	/*
+	 * Static, because a completion may be written after a failed row has
+	 * returned.
+	 */
 	static uint64_t operand = 7, compare, result;
 	static struct bed_op ops[ROUNDS];
 	static int round;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A target dies with 1,000 outstanding commits: each completes once, in time.
+ * A target dies with 1,000 outstanding commits: each completes once with an
+ * error, within the timeout.
  */
 #include <poll.h>
 #include <signal.h>
@@ -69,7 +70,7 @@ static const char *reap_entries(struct side *s, int *ends)
 		if (fi_cq_readerr(s->cq, &err, 0) != 1)
 			continue;
 		/*
-		 * The loss may be reported before the timeout: the kernel
+		 * LOST and WRITE_FAILED come before the timeout: the kernel
 		 * closes a killed process's connections.
 		 */
 		if (err.prov_errno != RP_ST_TIMEOUT &&
@@ -89,8 +90,8 @@ static const char *reap_entries(struct side *s, int *ends)
 }
 
 /*
- * Does the target process a commit? Untimed: a busy machine may exceed the
- * short timeout of these tests.
+ * Does the target process a commit? Tries again after RP_ST_TIMEOUT, because a
+ * busy machine may exceed the short timeout of these tests.
  */
 static bool target_commits(struct side *s, const struct card *c)
 {
@@ -130,7 +131,8 @@ static const char *kill_target(struct duo *d)
 	if (!target_commits(&s, &c))
 		return "the first commit failed";
 	/*
-	 * Stop the target before killing it: then all commits are outstanding.
+	 * Stop the target first, so that all commits are outstanding when it
+	 * dies.
 	 */
 	duo_stop(d);
 	for (int i = 0; i < COMMITS; i++) {

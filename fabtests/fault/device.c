@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Over an RDMA device: which memory can be registered, and which failures a
- * target survives.
+ * Over an RDMA device (base verbs): which memory can be registered, and which
+ * failures of a target the initiator survives.
  */
 #include "config.h"
 
@@ -93,7 +93,10 @@ static const char *page_cache(struct duo *d)
 	return NULL;
 }
 
-/* Registration of fsdax memory is refused: the kernel pins no such pages. */
+/*
+ * Registration of fsdax memory is refused, because the kernel pins no pages of
+ * a DAX file system for a device.
+ */
 static const char *check_fsdax(struct duo *d)
 {
 	const int flags[] = {MAP_SHARED, MAP_SHARED_VALIDATE | MAP_SYNC};
@@ -117,7 +120,7 @@ static const char *check_fsdax(struct duo *d)
 	return NULL;
 }
 
-/* Write, commit and read back; the method must be the expected one. */
+/* Write, commit and read back, by the method that RPMEM_METHOD names. */
 static const char *check_method(struct duo *d)
 {
 	static const char *const names[] = {
@@ -156,7 +159,8 @@ static const char *check_method(struct duo *d)
 	EXPECT(side_wait(&s, &e, &err), 1);
 	EXPECT(memcmp(in, out, LEN), 0);
 	/*
-	 * A write that the device refuses, and a commit of the write's range.
+	 * The device refuses a write beyond the region. A commit of the write's
+	 * range fails, too.
 	 */
 	POST(&s, fi_write(s.ep, out, 64, NULL, s.peer,
 			  c.pool_addr + PAIR_POOL - 32, c.pool_key, out));
@@ -178,8 +182,9 @@ static const char *check_method(struct duo *d)
 }
 
 /*
- * An ordered store after a commit, while the program's own messages precede it
- * on the connection, and the target posts no receives for them.
+ * Commits with an ordered store succeed while the program's own messages, for
+ * which the target posts no receive, are queued in front on the base's
+ * connection.
  */
 static const char *check_ordered_store(struct duo *d)
 {
@@ -212,7 +217,7 @@ static const char *check_ordered_store(struct duo *d)
 		EXPECT(seen == value + i, 1);
 		if (i % 10)
 			continue;
-		/* The agent accepts a second initiator. */
+		/* The agent accepts a second initiator meanwhile. */
 		duo_open(&other, &plain, &c);
 		EXPECT(duo_commit(&other, &c, 0, 64), 0);
 		side_close(&other);
@@ -238,8 +243,8 @@ static const char *check_restart(struct duo *d)
 		duo_kill(d);
 		duo_start(d, &plain, &again);
 		/*
-		 * The device may refuse a write to the old region or not. A
-		 * commit of the range is refused.
+		 * The device may or may not have refused the last write to the
+		 * old region. A commit of its range by the old key must fail.
 		 */
 		start = duo_now();
 		st = duo_commit(&s, &c, 4096, 4096);
@@ -255,7 +260,10 @@ static const char *check_restart(struct duo *d)
 	return NULL;
 }
 
-/* With FI_MR_LOCAL every buffer has a descriptor. */
+/*
+ * With FI_MR_LOCAL each buffer of the program has a descriptor, and the
+ * provider's own buffers need one.
+ */
 static const char *check_descriptors(struct duo *d)
 {
 	const struct pair_opts local = {.local = true};
@@ -278,7 +286,10 @@ static const char *check_descriptors(struct duo *d)
 	POST(&s, fi_write(s.ep, out, sizeof(out), fi_mr_desc(from), s.peer,
 			  c.pool_addr, c.pool_key, out));
 	ENDS_WELL(&s);
-	/* A commit of 200 ranges: its request is too long for fi_inject(). */
+	/*
+	 * A commit of 200 ranges: its request is too long for fi_inject(), so
+	 * its buffer needs a descriptor.
+	 */
 	for (int i = 0; i < 200; i++)
 		many[i] = (struct fi_rma_iov){c.pool_addr + i * 20, 8,
 					      c.pool_key};
@@ -319,8 +330,8 @@ int main(int argc, char **argv)
 		if (argc > 1 && strcmp(argv[1], cases[i].name))
 			continue;
 		/*
-		 * A short timeout to wait for a dead target, a long one for a
-		 * slow machine.
+		 * The timeout is short if the case waits for a dead target, and
+		 * long otherwise, for a slow machine.
 		 */
 		duo_env("FI_OFI_RPMEM_TIMEOUT",
 			cases[i].fn == check_restart ? "5000" : "30000");

@@ -93,7 +93,9 @@ static void run_target(const struct duo *d, const struct pair_opts *opts,
 	}
 }
 
-/* The command to a spare target process: what to serve. */
+/*
+ * The command to a spare target process: what to serve, and with which options.
+ */
 struct order {
 	struct duo d;
 	struct pair_opts o;
@@ -131,8 +133,9 @@ void duo_start(struct duo *d, const struct pair_opts *o, struct card *c)
 	int go, card;
 
 	/*
-	 * Without verbs one spare process is enough, started in the present
-	 * environment.
+	 * DUO_SPARES processes are forked before the initiator opens an RDMA
+	 * device. Over other bases one at a time is enough, with the
+	 * environment of this moment.
 	 */
 	if (!d->nspare)
 		for (int i = 0; i < (pair_over("verbs") ? DUO_SPARES : 1); i++)
@@ -226,7 +229,8 @@ void duo_case(const char *name, duo_fn fn)
 		if (!text)
 			text = "";
 		/*
-		 * Write the final NUL, too, so that success also sends a byte.
+		 * Write the final NUL, too: the parent then reads a byte on
+		 * success, and none after a crash.
 		 */
 		if (write(fds[1], text, strlen(text) + 1) < 0)
 			_exit(1);

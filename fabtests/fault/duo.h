@@ -6,34 +6,38 @@
 #include "functional/pair.h"
 
 /*
- * The driver never calls libfabric. It forks both sides, so that each reads its
- * own environment and may be killed.
+ * The test's main process never calls libfabric. It forks target and initiator,
+ * so that each reads its own environment, and the target can be killed.
  */
 #define DUO_SPARES 4
 struct duo {
 	pid_t target;
 	/*
-	 * Spare target processes, forked early: a process that has opened an
-	 * RDMA device cannot fork children that open the device.
+	 * Target processes forked early, which wait for a command: a process
+	 * that has opened an RDMA device cannot fork children that open the
+	 * device.
 	 */
 	struct {
 		pid_t pid;
 		int go, card;
 	} spare[DUO_SPARES];
 	int nspare;
-	int card_fd;   /* pipe with the target's card */
-	char pool[32]; /* temporary pool, or RPMEM_POOL */
-	char port[8];  /* port of the target and its restarts */
+	int card_fd;   /* unused */
+	char pool[32]; /* path of the pool: a temporary file, or $RPMEM_POOL */
+	char port[8];  /* port of the first target, kept by its restarts */
 };
 
-/* Start a target that serves pool until it is killed; fill in its card. */
+/*
+ * Start a target that serves d->pool until it is killed. Its card (address,
+ * pool_addr and key) is returned in *c.
+ */
 void duo_start(struct duo *d, const struct pair_opts *o, struct card *c);
 /* SIGKILL the target, and wait until it has ended. */
 void duo_kill(struct duo *d);
 /*
- * SIGSTOP the target, and wait until every thread has stopped: the signal goes
- * to one thread, and on a busy machine the other threads run and reply until
- * the kernel schedules that thread.
+ * SIGSTOP the target, and wait until every thread has stopped. Without the wait
+ * other threads may still reply: the kernel stops them only when it schedules
+ * the thread that has the signal.
  */
 void duo_stop(struct duo *d);
 
@@ -43,9 +47,15 @@ void duo_stop(struct duo *d);
  */
 typedef const char *(*duo_fn)(struct duo *d);
 void duo_case(const char *name, duo_fn fn);
-/* Like duo_case(), for a case that reads the log; then prints the log. */
+/*
+ * Like duo_case(), for a case that checks log lines by duo_has_said(). Then
+ * prints the log.
+ */
 void duo_listening_case(const char *name, duo_fn fn);
-/* Does the log contain these words since the last call? */
+/*
+ * Does the log, from the end of the previous call's part on, contain these
+ * words?
+ */
 bool duo_has_said(const char *words);
 
 /* Call in the initiator: open an endpoint, and insert the target's address. */
@@ -64,7 +74,10 @@ double duo_waited(void);
 
 /* Set an environment variable for the next case; NULL: unset it. */
 void duo_env(const char *name, const char *value);
-/* Load the provider with fault points in the next case, with these points. */
+/*
+ * Use the provider that is built with fault injection points in the next case,
+ * with these points; NULL: the normal provider.
+ */
 void duo_faults(const char *points);
 
 #endif

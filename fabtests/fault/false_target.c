@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Targets that send false messages, next to a target that keeps to the
- * protocol.
+ * An initiator between a target that sends false messages and one that keeps to
+ * the protocol: false messages fail their own operations, and disturb nothing
+ * else.
  */
 #include "config.h"
 
@@ -20,7 +21,10 @@
 #include "fault/duo.h"
 #include "fault/false_target_cases.h"
 
-/* Timeouts for lies that end with a REPLY, and for lies that send none. */
+/*
+ * FI_OFI_RPMEM_TIMEOUT: long for lies that are noticed, short for those that
+ * only the timeout ends.
+ */
 #define PATIENT_MS   10000
 #define IMPATIENT_MS 1000
 #define MORE_RSS     (64u << 20)
@@ -125,7 +129,10 @@ static void send_info(void)
 	uint8_t buf[RP_WIRE_MAX_MSG];
 	int len = rp_wire_put_info(buf, sizeof(buf), token, &m);
 
-	/* Add control characters that a terminal would execute. */
+	/*
+	 * Overwrite a part of `why` with control characters that a terminal
+	 * would execute.
+	 */
 	memcpy(buf + 80, "\033[2J\r\007\0\377", 8);
 	frame_send(conn, buf, (size_t)MUST(len));
 }
@@ -248,8 +255,8 @@ static void run_target(int fd)
 }
 
 /*
- * Another program listens on the port. talks: it writes bytes of another
- * protocol.
+ * A program that is no target listens on the port of the key. talks: it writes
+ * bytes of another protocol.
  */
 static void other_program(int fd, bool talks)
 {
@@ -315,8 +322,8 @@ static long resident_kib(void)
 }
 
 /*
- * An initiator that uses a false target and a target that keeps to the
- * protocol.
+ * An initiator with a false target (bad) and a target that keeps to the
+ * protocol (good).
  */
 struct both {
 	struct side s;
@@ -376,8 +383,8 @@ static const char *one_commit(struct duo *d)
 	if (wrong)
 		return wrong;
 	/*
-	 * Commit twice: the second commit finds the state that the first one
-	 * left.
+	 * Commit twice: the second commit starts from the state that the first
+	 * lie has left.
 	 */
 	for (int i = 0; i < 2; i++) {
 		took = duo_now();
@@ -400,7 +407,10 @@ static const char *one_commit(struct duo *d)
 	return close_both(&b);
 }
 
-/* A write, a read and an atomic fail, too, and change no buffer. */
+/*
+ * Against a target that accepts no connection, a read, an atomic and a write
+ * fail, and the buffers keep their bytes.
+ */
 static const char *no_data(struct duo *d)
 {
 	static uint64_t back[8], was[8];
@@ -429,7 +439,10 @@ static const char *no_data(struct duo *d)
 	return close_both(&b);
 }
 
-/* Refuse a REPLY whose fetched value has the wrong length. */
+/*
+ * A REPLY whose fetched value has the wrong length, or no REPLY, ends the
+ * atomic with RP_ST_INDETERMINATE.
+ */
 static const char *check_fetched_length(struct duo *d)
 {
 	static uint64_t back[8], was[8];
@@ -451,13 +464,16 @@ static const char *check_fetched_length(struct duo *d)
 		return "it succeeds";
 	if (memcmp(back, was, sizeof(was)))
 		return "it brings a value";
-	/* The outcome is indeterminate: the atomic may have been executed. */
+	/* The target may have executed the atomic. */
 	if (err.prov_errno != RP_ST_INDETERMINATE)
 		FAIL("status %d", err.prov_errno);
 	return close_both(&b);
 }
 
-/* Each PROGRESS extends the deadline; the program can cancel the commit. */
+/*
+ * Each PROGRESS message extends the deadline, so a flood of them keeps the
+ * commit outstanding; the program can cancel it.
+ */
 static const char *progress_for_ever(struct duo *d)
 {
 	struct fi_cq_tagged_entry e;

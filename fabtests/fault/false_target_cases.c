@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The cases of false_target: false HELLO_ACKs and false REPLYs. */
+/* The cases of false_target: false HELLO_ACKs and REPLYs. */
 #include "config.h"
 
 #include "fault/false_target_cases.h"
@@ -37,7 +37,7 @@ const struct lie false_target_cases[] = {
 	 .want = 40,
 	 .how = REJECT,
 	 .ack_status = 40},
-	/* A status that only an initiator uses, so no target may send it. */
+	/* RP_ST_WRITE_FAILED is a status that only an initiator sets. */
 	{.name = "a rejection with a local status",
 	 .want = RP_ST_BAD_MESSAGE,
 	 .how = REJECT,
@@ -160,7 +160,10 @@ const struct lie false_target_cases[] = {
 	 .at = ACK_WRITABLE,
 	 .size = 1,
 	 .value = 2},
-	/* The initiator lacks FLUSH, so no grant may make it use FLUSH. */
+	/*
+	 * The initiator cannot FLUSH over tcp: it uses its agent method
+	 * instead, and the commit succeeds.
+	 */
 	{.name = "a grant of a method that this end lacks",
 	 .want = 0,
 	 .at = ACK_METHOD,

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The lies of a false target, and how a commit then ends. */
+/*
+ * The lies of a false target (false_target.c), and the status with which a
+ * commit then ends.
+ */
 #ifndef RP_TEST_FALSE_LIES_H
 #define RP_TEST_FALSE_LIES_H
 
@@ -31,23 +34,23 @@ enum what {
 	RDMA, /* RDMA to the initiator, then a REPLY */
 };
 
-/* One lie. A field that is zero adds no false value. */
+/* One lie. A field that is 0 leaves the message true. */
 struct lie {
 	const char *name;
 	uint32_t want; /* status with which a commit ends */
 	enum how how;
 	uint32_t ack_status;
 	size_t ack_len;	   /* bytes of HELLO_ACK to send; 0: all */
-	uint16_t at, size; /* a field of HELLO_ACK */
+	uint16_t at, size; /* offset and size of a field of HELLO_ACK */
 	uint64_t value;	   /* the false value of that field */
 	enum what what;
-	uint16_t reply_at;   /* a byte of REPLY */
+	uint16_t reply_at;   /* offset of a byte of REPLY */
 	uint8_t reply_value; /* the false value of that byte */
 	uint32_t status;     /* status in the REPLY */
 	size_t result;	     /* result bytes after REPLY */
 	bool flood;	     /* endless PROGRESS, at full speed */
 };
-/* Offsets of fields in HELLO_ACK; docs/protocol.md. */
+/* Offsets of fields in HELLO_ACK, from docs/protocol.md. */
 #define ACK_STATUS	16
 #define ACK_INCARNATION 24
 #define ACK_CREDITS	32

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Every kind of fault at once: no acknowledged write is lost, and every
- * operation ends.
+/*
+ * Faults of all kinds, one at a time and then at random: no acknowledged write
+ * is lost, and every operation completes.
  */
 #include "config.h"
 
@@ -63,7 +64,10 @@ static void pause_ms(unsigned int ms)
 
 /* --- processes --- */
 
-/* Choose fault points, or none, at random for the target's next incarnation. */
+/*
+ * Choose fault injection points, or none, at random for the target's next
+ * incarnation.
+ */
 static void choose_points(void)
 {
 	static const char *const points[] = {
@@ -119,7 +123,10 @@ static void start_side(enum side_of side, bool points)
 	}
 }
 
-/* Cut the power: the pool file keeps only bytes that are on the medium. */
+/*
+ * Simulate a power cut: overwrite the pool file with the bytes that msync() has
+ * written to the medium.
+ */
 static void lose_power(void)
 {
 	int fd = open(world->pool, O_RDWR | O_CREAT | O_TRUNC, 0600);
@@ -138,10 +145,7 @@ static void end_side(enum side_of side)
 		atomic_fetch_add(&world->generation, 1);
 }
 
-/*
- * Do both sides run? Restarts an initiator that ended because its queue
- * overran.
- */
+/* Do both processes run? Restarts an initiator that exited with OVERRUN. */
 static bool both_live(void)
 {
 	int status = 0;
@@ -203,7 +207,7 @@ static void disk_error(void)
 {
 	atomic_store(&world->msync_error, rnd() % 2 ? EIO : ENOSPC);
 	pause_ms(300);
-	/* No flush may have met the error: clear it. */
+	/* Clear the error if no msync() has taken it. */
 	atomic_store(&world->msync_error, 0);
 	atomic_store(&world->register_anew, true);
 }
@@ -259,7 +263,10 @@ static const struct fault {
 };
 #define NFAULTS (sizeof(faults) / sizeof(*faults))
 
-/* Wait until n more commits are acknowledged; false: not in time. */
+/*
+ * Wait until n more commits are acknowledged. Returns false if a side ended, or
+ * after 30 s.
+ */
 static bool commits_continue(unsigned int n)
 {
 	const uint64_t from = world->acked, failed = world->failed;
@@ -346,8 +353,8 @@ static void at_once(void)
 	}
 	tap_ok(both_live(), "both sides live");
 	/*
-	 * The next incarnation has no fault points: from now on nothing may
-	 * fail.
+	 * End all faults, and restart the target without fault injection
+	 * points: from now on commits must succeed.
 	 */
 	if (both_live()) {
 		for (i = 0; i < SIDES; i++) {

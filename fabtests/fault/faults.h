@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A target and an initiator under stops, kills, failing calls and fault points.
+ * Shared by the parts of the test faults: a target and an initiator under
+ * stops, kills, failing calls and fault injection points.
  */
 #ifndef RP_TEST_FAULTS_H
 #define RP_TEST_FAULTS_H
@@ -13,12 +14,12 @@
 
 #define TIMEOUT_MS 2000
 #define SLOTS	   1024
-#define SLOT	   64 /* bytes: one value, eight times */
-#define TURNS	   8  /* initiators use different slots in turn */
+#define SLOT	   64 /* bytes: one value of 8 bytes, eight times */
+#define TURNS	   8  /* parts of the slots; each initiator uses the next */
 
 /*
- * Exit code: memory for a completion was missing, and the queue reported the
- * overrun.
+ * Exit status of an initiator whose queue had no memory for a completion and so
+ * reported an overrun.
  */
 #define OVERRUN 9
 
@@ -28,7 +29,10 @@ enum side_of {
 	SIDES,
 };
 
-/* Shared by all processes; it outlives killed processes. */
+/*
+ * Memory that the driver, target and initiator share, and that kills do not
+ * change.
+ */
 struct world {
 	uint64_t seed;
 	/* The medium: the bytes that successful msyncs have covered. */
@@ -37,13 +41,13 @@ struct world {
 	char pool[64];
 
 	/*
-	 * The target's card. While generation is odd, the target writes the
-	 * card.
+	 * The target's card (address and key). While generation is odd, the
+	 * target is writing it.
 	 */
 	_Atomic uint64_t generation;
 	struct card card;
 
-	/* Commands to both sides. */
+	/* Commands of the driver to target and initiator. */
 	_Atomic int msync_error; /* errno of the next msync, or 0 */
 	/* An msync has failed since the region was registered. */
 	atomic_bool msync_failed;
@@ -69,11 +73,16 @@ uint64_t rnd(void);
 void rnd_seed(uint64_t seed);
 uint64_t mix(uint64_t x);
 
-/* Run until world->stop is set or a signal arrives (faults_sides.c). */
+/*
+ * Run one side until world->stop is set or a signal ends it (faults_sides.c).
+ */
 void target_run(void);
 void initiator_run(unsigned int turn);
 
-/* From now on allocations of the provider may fail (faults_preload.c). */
+/*
+ * Let allocations of the provider fail from now on, at the rate
+ * world->alloc_ppm (faults_preload.c).
+ */
 void preload_arm(enum side_of side);
 void preload_map(const char *pool, size_t len);
 

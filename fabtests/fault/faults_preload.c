@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Simulates faults' disk and memory: msync and malloc fail on command. */
+/*
+ * Replaces msync() and malloc() in the processes of faults, so that both can
+ * fail on command.
+ */
 #include "config.h"
 
 #include <dlfcn.h>
@@ -23,7 +26,10 @@ void preload_map(const char *pool, size_t len)
 	map_len = len;
 }
 
-/* A successful msync copies to the medium the bytes present before the call. */
+/*
+ * A successful msync() copies the bytes to world->media that were in memory
+ * when it was called.
+ */
 SEEN int msync(void *addr, size_t len, int flags)
 {
 	static int (*real)(void *, size_t, int);
@@ -55,7 +61,10 @@ SEEN int msync(void *addr, size_t len, int flags)
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-/* Not in sanitizer builds: a sanitizer interposes malloc itself. */
+/*
+ * A sanitizer replaces malloc() itself, so allocations do not fail in its
+ * builds.
+ */
 
 static uintptr_t ours_from, ours_to;
 static enum side_of side;

@@ -19,13 +19,13 @@
 #include "fault/faults.h"
 
 #define OPS    16
-#define SPAN   4 /* slots of one operation, at most */
+#define SPAN   4 /* most slots that one operation writes */
 #define HUNG   30000000000ull
 #define GIVEUP 3000000000ull
 
 /*
- * Lower the limit of open descriptors to the present number, or restore the
- * limit.
+ * While world->no_fds is set, lower RLIMIT_NOFILE to the descriptors in use, so
+ * that none can be opened.
  */
 static void limit_descriptors(enum side_of side)
 {
@@ -58,7 +58,7 @@ static int register_pool(struct side *s, char *pool, struct fid_mr **mr)
 	int ret;
 
 	/*
-	 * Increment the generation before any byte can be flushed under the new
+	 * Make the generation odd before any byte can be flushed under the new
 	 * key.
 	 */
 	atomic_fetch_add(&world->generation, 1);
@@ -127,10 +127,12 @@ void target_run(void)
 struct op {
 	bool busy, failed, after_failure;
 	unsigned int first, n;
-	bool write_due, commit_due; /* completions not read yet */
+	bool write_due, commit_due; /* posted, and the completion is not read
+				     * yet */
 	uint64_t value, since;
 	uint64_t bytes[SPAN][SLOT / 8];
-	char w, c; /* contexts: the write's, the commit's */
+	char w, c; /* only their addresses: contexts of the write and the
+		    * commit */
 };
 
 static struct op ops[OPS];
@@ -195,7 +197,7 @@ static void end_query(void *context, uint32_t status)
 		check_memory(o);
 }
 
-/* The status of an error entry; 255: an error of the base. */
+/* The status of an error entry; 255: the base failed the operation. */
 static uint32_t status_of(const struct fi_cq_err_entry *err)
 {
 	int st = err->prov_errno;
@@ -220,8 +222,8 @@ static void reap_entries(struct side *s)
 				end_query(err.op_context, status_of(&err));
 		} else {
 			/*
-			 * The queue lacked memory for a completion, and reports
-			 * that on every read.
+			 * fi_cq_read() returns -FI_EOVERRUN on every call after
+			 * the queue had no memory for a completion.
 			 */
 			if (n == -FI_EOVERRUN && world->failed_allocs)
 				exit(OVERRUN);
@@ -231,7 +233,7 @@ static void reap_entries(struct side *s)
 	}
 }
 
-/* Did the call refuse the operation? If not, the operation will complete. */
+/* Did the call return an error? If not, the operation will complete. */
 static bool not_taken(ssize_t ret)
 {
 	if (!ret)
@@ -265,7 +267,7 @@ static void begin_op(struct side *s, struct op *o)
 
 	memset(o, 0, sizeof(*o));
 	/*
-	 * Operations never share a slot, so each slot's final value is known.
+	 * Each op has its own slots, so the final value of each slot is known.
 	 */
 	o->first = base_slot + (unsigned int)(o - ops) * SPAN;
 	o->n = 1 + (unsigned int)(rnd() % SPAN);
@@ -304,7 +306,9 @@ static void begin_op(struct side *s, struct op *o)
 	o->busy = o->write_due;
 }
 
-/* Reset the private connection to the target, as a router might. */
+/*
+ * Shut down the private connection to the target, found by the port in its key.
+ */
 static void cut_connections(void)
 {
 	const uint16_t port = htons(rp_key_port(target.pool_key));
@@ -326,7 +330,10 @@ static void cut_connections(void)
 		closedir(dir);
 }
 
-/* Read the card again: the target may have reregistered, or restarted. */
+/*
+ * Read the card again if the generation changed: the target has restarted, or
+ * registered again. Returns false while the target is writing it.
+ */
 static bool read_card(void)
 {
 	uint64_t g = atomic_load(&world->generation);

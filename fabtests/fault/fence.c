@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Commits by a read fence over a private connection, without the agent: their
- * cost, and the cases in which the agent must commit. Also what a write's
- * success proves for a later commit.
+ * cost, and the cases in which the agent must commit instead. Also: what a
+ * write's completion proves to a commit on a later connection.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -79,7 +79,10 @@ static const struct rp_pmem_ops *sim_flusher(const void *addr, size_t len)
 
 /* --- two programs --- */
 
-/* An appliance: DDIO off, a memory controller inside the power domain. */
+/*
+ * The target's facts: DDIO off, so DMA goes to memory; the memory controller is
+ * in the power domain.
+ */
 static const struct rp_facts appliance = {
 	.memory = RP_MEM_DAX_SYNC,
 	.placement = RP_PLACE_DMA_MEMORY,
@@ -161,7 +164,8 @@ static void deliver_to(unsigned int machine)
 			pmsim->deliver(w[i].id, w[i].in_flight);
 }
 
-static char want, rest; /* contexts: want is awaited, rest is not */
+static char want, rest; /* contexts: wait_end() waits for &want, and ignores
+			 * &rest */
 
 /* Deliver messages to the target, let it poll, and deliver its replies. */
 static void round_trip(void)
@@ -199,7 +203,10 @@ static int wait_end(unsigned int *rounds)
 	return -1;
 }
 
-/* Was the call refused only because the private connection is not up yet? */
+/*
+ * Did the call return -FI_EAGAIN because the private connection is not up? Then
+ * lets it make progress, and returns true 100 times at most.
+ */
 static bool still_connecting(ssize_t ret, unsigned int *tries)
 {
 	if (ret != -FI_EAGAIN || ++*tries > 100)
@@ -232,7 +239,10 @@ static ssize_t write_flags(const void *buf, size_t len, uint64_t at,
 	return ret;
 }
 
-/* One durable write. Returns 0, its error, or the call's negative error. */
+/*
+ * One durable write. Returns 0, the err of its error entry, or the call's
+ * negative error.
+ */
 static int durable_write(uint64_t at, uint64_t value, unsigned int *rounds)
 {
 	ssize_t ret = write_flags(&value, sizeof(value), at, FI_COMMIT_COMPLETE,
@@ -301,7 +311,7 @@ static void connect_up(void)
 	CHECK(durable_write(PAGE - 64, 1, &rounds) == 0);
 }
 
-/* Let the initiator notice that its private connection has ended. */
+/* Poll until the initiator has noticed the end of its private connection. */
 static void notice_lost_connection(void)
 {
 	for (int i = 0; i < 4; i++) {
@@ -340,7 +350,10 @@ static void one_round(void)
 	/* The fence itself has no completion. */
 	CHECK(fi_cq_read(a.cq, NULL, 0) != -FI_EAVAIL);
 
-	/* The program's own fence costs as much: write, wait, read. */
+	/*
+	 * The program's own fence (write, wait, read) takes one round trip
+	 * more.
+	 */
 	CHECK(write_flags("12345678", 8, 8, FI_DELIVERY_COMPLETE, &want) == 0);
 	CHECK(wait_end(&rounds) == 0);
 	MUST(fi_read(a.ep, &got, 8, NULL, a.peer, 8, key, &want));
@@ -363,12 +376,15 @@ static void many_writes(void)
 	CHECK(rounds == 1);
 	CHECK(used_fence());
 	CHECK(survives_cut(mem + 64, 1) && survives_cut(mem + 128, 2));
-	/* At the end of a region the fence reads only the last bytes. */
+	/* The fence reads only bytes of the region: fewer than 8 at its end. */
 	count_steps();
 	CHECK(write_flags("abc", 3, PAGE - 3, FI_COMMIT_COMPLETE, &want) == 0);
 	CHECK(wait_end(&rounds) == 0);
 	CHECK(used_fence());
-	/* A commit beyond the region posts nothing and keeps the connection. */
+	/*
+	 * A commit beyond the region fails at the initiator: it posts nothing
+	 * and keeps the connection.
+	 */
 	count_steps();
 	CHECK(commit(PAGE - 3, 4, &rounds) == ERANGE);
 	CHECK(pmsim->count(PMSIM_READ) == reads);
@@ -378,7 +394,10 @@ static void many_writes(void)
 	end_world();
 }
 
-/* The agent handles commits that a fence cannot make durable. */
+/*
+ * The agent gets commits that a fence cannot complete: with an ordered store,
+ * with remote CQ data, or at level VISIBLE.
+ */
 static void not_by_fence(void)
 {
 	struct fi_rpmem_then then = {.addr = 8, .value = 7};
@@ -415,10 +434,10 @@ static void after_break(void)
 
 	start_world("after a break", &fabric);
 	connect_up();
-	/* The write has reached the target's NIC, and no further. */
+	/* The write has reached the target's NIC, and not memory. */
 	CHECK(write_flags(&v, 8, 0, FI_DELIVERY_COMPLETE, &want) == 0);
 	CHECK(wait_end(&rounds) == 0);
-	/* The power cut leaves the outcome of this write indeterminate. */
+	/* The cut connection leaves the outcome of this write indeterminate. */
 	CHECK(write_flags(&v, 8, 64, FI_COMMIT_COMPLETE, &want) == 0);
 	cut_power();
 	CHECK(wait_end(&rounds) == ENOTCONN);
@@ -472,7 +491,10 @@ static void quiet_break(void)
 	end_world();
 }
 
-/* The address is reinserted while a write is outstanding. */
+/*
+ * The peer's address is removed and inserted again while a write is
+ * outstanding.
+ */
 static void after_removal(void)
 {
 	unsigned int rounds;
@@ -507,7 +529,7 @@ static void after_restart(void)
 	connect_up();
 	old = key;
 	restart_target(other);
-	/* The base's rkey of the old key now names other memory. */
+	/* The rkey of the old grant now names other memory (fixed_keys). */
 	CHECK(durable_write(0, 3, &rounds) > 0);
 	CHECK(durable_write(0, 3, &rounds) > 0);
 	CHECK(!survives_cut(other, 3));
@@ -521,7 +543,8 @@ static void after_restart(void)
 }
 
 /*
- * The operator's facts or the memory have changed; the region is reregistered.
+ * The target registers the region again with weaker facts: the agent commits,
+ * and the old key is refused.
  */
 static void check_downgrade(void)
 {
@@ -548,9 +571,9 @@ static void check_downgrade(void)
 }
 
 /*
- * The target's next region reuses the rkey of the previous one. Without a check
- * the holder of the old key would write into the new region, and a fence would
- * succeed.
+ * With reuse_keys the target's next region gets the rkey of the previous one.
+ * Without a check of the key, the holder of the old key would write into the
+ * new region, and the fence would succeed.
  */
 static void reused_keys(void)
 {
@@ -581,7 +604,9 @@ static void reused_keys(void)
 
 /* --- initiators that may not use the fence --- */
 
-/* FI_OFI_RPMEM_METHOD at the initiator makes the agent commit. */
+/*
+ * Run with FI_OFI_RPMEM_METHOD set: it makes the initiator commit by the agent.
+ */
 static void check_forced_method(void)
 {
 	unsigned int rounds;
@@ -600,9 +625,9 @@ static void check_forced_method(void)
 /* --- what a write's success proves, with or without the agent --- */
 
 /*
- * A write, perhaps its acknowledgement, the end of the connection, and a commit
- * over the next connection. end: the error of the commit; kept: the bytes
- * survive a power cut.
+ * Rows of: a write, perhaps its acknowledgement, the end of the connection, and
+ * a commit on the next connection. end: the error of the commit; kept: do the
+ * bytes survive a power cut?
  */
 static void check_acknowledged(void)
 {
@@ -623,7 +648,10 @@ static void check_acknowledged(void)
 		{"what is placed is acknowledged, the NIC is of no use any "
 		 "more",
 		 FI_DELIVERY_COMPLETE, true, true, true, 0, true},
-		/* An adapter is assumed to keep acknowledged writes. */
+		/*
+		 * Wrong success: the provider assumes that an adapter keeps
+		 * what it has acknowledged.
+		 */
 		{"the NIC has acknowledged, and forgets", FI_DELIVERY_COMPLETE,
 		 false, true, true, 0, false},
 	};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Messages of an unverified peer neither use up a target's memory nor stop the
- * service to its clients.
+ * A flood of messages or bytes from a peer without key neither uses up a
+ * target's memory nor stops the service to its clients.
  */
 #include "config.h"
 
@@ -22,13 +22,13 @@
 
 #define MESSAGES    100000
 #define SIZE	    72
-#define CONNECTIONS 2000 /* unverified connections to each port */
-#define OPEN	    200	 /* number of connections that stay open */
+#define CONNECTIONS 2000 /* connections of the peer to each port */
+#define OPEN	    200	 /* the first so many of them stay open */
 #define ROUNDS	    2
 #define TIMEOUT	    3000u      /* FI_OFI_RPMEM_TIMEOUT, ms */
 #define FLOOD_S	    20	       /* limit of one round, in s */
-#define GROWTH_KIB  (64 << 10) /* target's growth beyond an honest client's */
-#define LEAK_KIB    (16 << 10) /* of the second round beyond the first */
+#define GROWTH_KIB  (64 << 10) /* limit of the target's growth */
+#define LEAK_KIB    (16 << 10) /* limit of the growth from round 1 to 2 */
 
 enum flood {
 	UNTAGGED,
@@ -37,17 +37,17 @@ enum flood {
 };
 
 /*
- * A base buffers messages that arrive faster than the target program receives
- * them, and so uses memory. The test judges memory only if the flooding peer
- * waits for the program between bursts, and with fi_rpmemd, which receives no
- * messages.
+ * The base buffers messages that arrive faster than the target program receives
+ * them, and so uses memory. So memory is checked only if the flooding peer
+ * waits for the program between bursts, or if the target is fi_rpmemd, which
+ * receives no messages.
  */
 static const struct {
 	const char *name;
 	bool daemon; /* the target is fi_rpmemd */
 	enum flood flood;
 	unsigned int burst; /* messages in a burst; 0: endless */
-	bool memory;	    /* judge the target's memory use */
+	bool memory;	    /* check the target's memory use */
 } rows[] = {
 	{"a program's memory bears messages of 72 bytes", false, UNTAGGED, 256,
 	 true},
@@ -74,7 +74,7 @@ static void row_name(size_t row, char *name, size_t size)
 	snprintf(name, size, "%s", rows[row].name);
 }
 
-/* The value of a line of /proc/PID/status, in KiB. */
+/* The value of one field of /proc/PID/status, in KiB. */
 static long status_kib(pid_t pid, const char *field)
 {
 	char path[64], line[256];
@@ -127,8 +127,7 @@ static void send_messages(const struct card *c, bool tagged, unsigned int burst,
 		for (unsigned int k = 0; k < SIZE / 8; k++)
 			msg[k] = bed_mix(seed + i, k);
 		/*
-		 * Every fourth message begins like one of the first protocol
-		 * version.
+		 * Every fourth message begins like one of protocol version 1.
 		 */
 		if (i % 4 == 0)
 			memcpy(msg, "RP\1\1H\0\0\0", 8);
@@ -213,7 +212,7 @@ static pid_t unverified_start(size_t row, const struct bed *b, pid_t pid,
 
 /* --- one test row --- */
 
-/* The honest client posts durable writes until one succeeds. */
+/* Let the honest client post durable writes until one succeeds. */
 static const char *run_honest_client(struct bed *b, int *done)
 {
 	const double end = bed_now() + BED_RECOVERY_SECONDS;
@@ -241,7 +240,10 @@ static const char *run_honest_client(struct bed *b, int *done)
 			ret, op->status);
 }
 
-/* Commit honestly until the unverified peer has ended, then a while longer. */
+/*
+ * Let the honest client commit until the unverified peer has ended, and a while
+ * longer.
+ */
 static const char *flood_once(struct bed *b, pid_t unverified, int *done)
 {
 	const char *wrong = NULL;
@@ -282,7 +284,7 @@ static const char *flood_rounds(struct bed *b, size_t row, pid_t pid,
 		       done - before);
 	}
 	high = status_kib(pid, "VmHWM");
-	/* Memory is not judged under sanitizers, which keep freed memory. */
+	/* Memory is not checked under sanitizers, which keep freed memory. */
 	if (wrong || !rows[row].memory || (sanitized && *sanitized))
 		return wrong;
 	if (high < 0)

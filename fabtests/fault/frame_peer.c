@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A socket that plays either end of a private connection, frame by frame. */
+/*
+ * One end of a private connection over TCP, target or initiator, frame by
+ * frame.
+ */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -17,7 +20,10 @@
 #define SEND_MS 2000
 #define HDR	sizeof(struct rp_tcp_hdr)
 
-/* An accepted socket that may not have sent its whole CONNECT yet. */
+/*
+ * An accepted socket whose CONNECT frame is not complete, or not yet accepted
+ * or rejected.
+ */
 struct frame_call {
 	LIST_ENTRY(frame_call) link;
 	int fd;
@@ -140,7 +146,7 @@ static void flush_output(struct frame_conn *c)
 	memmove(c->out, c->out + n, c->out_len);
 }
 
-/* Queue a frame for sending. False: the buffer has no room. */
+/* Queue a frame for sending. Returns false if the buffer has no room. */
 static bool queue_frame(struct frame_conn *c, const struct tcp_head *h,
 			const void *data, size_t len)
 {
@@ -264,7 +270,7 @@ static void execute_rma(struct frame_conn *c, const struct tcp_head *h,
 		queue_frame(c, &placed, NULL, 0);
 }
 
-/* Handle a complete frame; data is a copy. */
+/* Handle a complete frame, whose data next_frame() has copied. */
 static void handle_frame(struct frame_conn *c, const struct tcp_head *h,
 			 const uint8_t *data, size_t len)
 {
@@ -299,7 +305,7 @@ static void handle_frame(struct frame_conn *c, const struct tcp_head *h,
 	}
 }
 
-/* Parse the next frame of the input. False: the frame is incomplete. */
+/* Handle the next frame of the input. Returns false if it is incomplete. */
 static bool next_frame(struct frame_conn *c)
 {
 	static uint8_t copies[4][FRAME_MAX];
@@ -323,8 +329,8 @@ static bool next_frame(struct frame_conn *c)
 	if (c->in_len < hdr + len || depth == 4)
 		return false;
 	/*
-	 * Copy the data: a callback may send, and sending polls and moves the
-	 * input.
+	 * Copy the data, because a callback may send: sending polls, and a poll
+	 * moves the input.
 	 */
 	data = copies[depth++];
 	memcpy(data, c->in + hdr, len);
@@ -451,7 +457,7 @@ bool frame_push(struct frame_conn *c, const void *msg, size_t len)
 	return c->state == FRAME_UP && put_data(c, RP_TCP_MESSAGE, msg, len);
 }
 
-/* Queue the frame; poll until the buffer has room for it. */
+/* Queue the frame. While the buffer has no room, polls for up to SEND_MS. */
 static bool send_frame(struct frame_conn *c, const struct tcp_head *h,
 		       const void *data, size_t len)
 {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One end of private connections, made by a test that may send any bytes. */
+/*
+ * One end of private connections over TCP, by which a test may send any bytes.
+ */
 #ifndef RP_TEST_FRAME_PEER_H
 #define RP_TEST_FRAME_PEER_H
 
@@ -19,12 +21,18 @@
 
 struct frame_peer;
 struct frame_conn;
-struct frame_call; /* an incoming connection, not accepted or rejected yet */
+struct frame_call; /* an incoming connection request */
 
-/* Callbacks of frame_poll(). NULL: the event is ignored. */
+/*
+ * Callbacks that frame_poll() makes. NULL: ignore messages, and reject
+ * requests.
+ */
 struct frame_events {
 	void (*received)(struct frame_conn *c, const uint8_t *msg, size_t len);
-	/* A connection request: accept or reject it exactly once. */
+	/*
+	 * A connection request with this private data: call frame_accept() or
+	 * frame_reject(), once.
+	 */
 	void (*requested)(struct frame_peer *p, struct frame_call *call,
 			  const uint8_t *data, size_t len);
 };
@@ -55,7 +63,7 @@ struct frame_conn {
 	int fd;
 	enum frame_state state;
 	bool was_up;
-	int err; /* why the connection ended: an errno */
+	int err; /* errno with which the connection ended */
 	/* Private data that the peer sent with its accept or reject. */
 	uint8_t data[FRAME_DATA];
 	size_t data_len;
@@ -70,22 +78,27 @@ struct frame_conn {
 };
 
 void frame_open(struct frame_peer *p, const struct frame_events *events);
-/* Close the peer. Its connections must be closed first. */
+/* Close the peer, after frame_end() of all its connections. */
 void frame_close(struct frame_peer *p);
-/* Listen on a port of 127.0.0.1; 0: any port. False: the port is in use. */
+/*
+ * Listen on a port of 127.0.0.1; 0: any port. Returns false if the port is in
+ * use.
+ */
 bool frame_listen(struct frame_peer *p, uint16_t port);
 
-/* Connect, with this private data. frame_wait() returns the result. */
+/*
+ * Begin to connect, with this private data. frame_wait() waits for the result.
+ */
 struct frame_conn *frame_dial(struct frame_peer *p,
 			      const struct sockaddr_in *to, const void *data,
 			      size_t len);
-/* Accept a connection request. NULL: the peer has canceled it. */
+/* Accept a connection request. Returns NULL if its peer has canceled it. */
 struct frame_conn *frame_accept(struct frame_peer *p, struct frame_call *call,
 				const void *data, size_t len);
 void frame_reject(struct frame_peer *p, struct frame_call *call,
 		  const void *data, size_t len);
 void frame_end(struct frame_conn *c);
-/* Shut down the socket below the connection. */
+/* Shut down the connection's socket, and keep c. */
 void frame_shut(struct frame_conn *c);
 /* Let peers read and write this memory with this rkey. */
 void frame_serve(struct frame_peer *p, void *memory, size_t len, uint64_t rkey);
@@ -94,19 +107,26 @@ enum frame_state frame_wait(struct frame_conn *c, unsigned int ms);
 /* Wait until c has ended, for at most ms milliseconds. */
 bool frame_wait_end(struct frame_conn *c, unsigned int ms);
 
-/* Send at once, without checks. False: the socket's buffer is full. */
+/* Send a message without polling. Returns false if the buffer has no room. */
 bool frame_push(struct frame_conn *c, const void *msg, size_t len);
-/* Send. False: c has ended, or the socket's buffer was full for two seconds. */
+/*
+ * Send a message, and poll. Returns false if c has ended, or if the buffer had
+ * no room for 2 seconds.
+ */
 bool frame_send(struct frame_conn *c, const void *msg, size_t len);
 /*
- * RDMA of at most FRAME_MAX bytes. Waits for the end: 0, errno, or ETIMEDOUT.
+ * RDMA of at most FRAME_MAX bytes. Waits until it completes. Returns 0,
+ * ENOTCONN or ETIMEDOUT.
  */
 int frame_write(struct frame_conn *c, const void *buf, size_t len,
 		uint64_t addr, uint64_t rkey);
 int frame_read(struct frame_conn *c, void *buf, size_t len, uint64_t addr,
 	       uint64_t rkey);
 
-/* Process completions and events. True: there were some. */
+/*
+ * Receive frames, make callbacks, send what is queued. Returns true if anything
+ * was received.
+ */
 bool frame_poll(struct frame_peer *p);
 void frame_poll_for(struct frame_peer *p, unsigned int ms);
 uint64_t frame_now_ms(void);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A program without the secret learns nothing about a key, and reads no pool.
+ * A program without the daemon's secret learns nothing about a pool's key, and
+ * cannot read or change the pool.
  */
 #include "config.h"
 
@@ -27,7 +28,7 @@
 #define PER_S	   250.0 /* limit of replies to wrong keys, per second */
 #define TIMEOUT	   2000	 /* FI_OFI_RPMEM_TIMEOUT, ms */
 #define AT_ONCE	   4
-/* Seconds in which the bare base refuses the access or fails to connect. */
+/* Seconds for the bare base (tcp without ofi_rpmem) to fail an access. */
 #define BARE_S 0.3
 
 static uint64_t seed;
@@ -35,7 +36,8 @@ static uint64_t seed;
 static struct bed_daemon target;
 
 /*
- * Open an unverified peer for one guess: a wrong key may close its connection.
+ * Open a new unverified peer: a wrong key may have closed the connection of the
+ * previous one.
  */
 static void unverified_open(struct bed *b, const char *prov)
 {
@@ -55,8 +57,8 @@ static const char *const guesses[KINDS] = {"low 32 bits wrong",
 					   "low 32 bits right", "both wrong"};
 
 /*
- * Guess a key. Bits 34 and up stay right: some of them hold a mark and facts,
- * and an initiator may send no key that differs in these bits.
+ * Make a wrong key from the right one. Bits 34 and up stay right, because some
+ * of them hold a mark and facts: an initiator sends no key that differs there.
  */
 static uint64_t guess_key(enum guess g, uint64_t salt)
 {
@@ -140,7 +142,10 @@ static const char *wrong_secret_row(void)
 	return NULL;
 }
 
-/* All wrong keys get the same reply, whichever bits are wrong. */
+/*
+ * All wrong keys get the same reply, whichever bits are wrong. A guess without
+ * any reply (NO_REPLY) is left out.
+ */
 static const char *one_reply_row(enum call call)
 {
 	int64_t reply = NO_REPLY, first = NO_REPLY;
@@ -170,7 +175,8 @@ static const char *one_reply_row(enum call call)
 }
 
 /*
- * Try wrong keys from one peer; report the number of replies and the duration.
+ * Query wrong keys from one peer, in a child process. Writes the number of
+ * replies, and when it began and ended, to fd.
  */
 static void guess_many(int fd, uint64_t salt)
 {
@@ -242,7 +248,10 @@ static const char *logged_row(void)
 	return NULL;
 }
 
-/* The holder of the key is served, even after other peers have guessed. */
+/*
+ * The holder of the right key is served, even after another peer on the same
+ * host has guessed.
+ */
 static const char *honest_row(void)
 {
 	uint64_t bytes[8] = {1};
@@ -297,7 +306,7 @@ static ssize_t post_bare(struct bed *b, enum bare what, void *buf, uint64_t key,
 	}
 }
 
-/* Map the pool's file, which the daemon has also mapped. */
+/* Map the pool's file, which the daemon has mapped, too. */
 static const char *pool_bytes(void)
 {
 	int fd = open(target.pool_file, O_RDONLY);
@@ -314,7 +323,10 @@ static const char *pool_bytes(void)
 	return p;
 }
 
-/* Open a peer on the bare base, connected to one port of the daemon. */
+/*
+ * Open a peer on the bare base, with the address of the daemon's card or of the
+ * listener that the key names.
+ */
 static void bare_open(struct bed *b, bool listener)
 {
 	struct card c = bed_daemon_card(&target);
@@ -326,9 +338,9 @@ static void bare_open(struct bed *b, bool listener)
 }
 
 /*
- * On the bare base no bits of a key give access, right or wrong: the daemon has
- * no endpoint of the base, and the listener named in the key accepts no
- * connection of the base.
+ * On the bare base no number made from a key gives access to the pool: the
+ * daemon has no endpoint of the base, and the listener that the key names
+ * accepts no connection of the base.
  */
 static const char *bare_row(enum bare what)
 {
@@ -356,8 +368,8 @@ static const char *bare_row(enum bare what)
 	for (size_t k = 0; k < sizeof(keys) / sizeof(*keys); k++) {
 		for (size_t a = 0; a < sizeof(addrs) / sizeof(*addrs); a++) {
 			/*
-			 * Reopen for each access: a refused operation may close
-			 * the connection.
+			 * A new endpoint for each access: a refused one may
+			 * have closed the connection.
 			 */
 			bare_open(&b, (k + a) % 2);
 			op = calloc(1, sizeof(*op));
@@ -370,8 +382,8 @@ static const char *bare_row(enum bare what)
 			if (!ret)
 				bed_wait(&b, op, BARE_S);
 			/*
-			 * A write may complete at the initiator before the
-			 * target refuses it.
+			 * Wait: a write may complete at the initiator before it
+			 * is executed.
 			 */
 			bed_pause(&b, 0.02);
 			if (!ret && op->ends && !op->err)
@@ -456,8 +468,8 @@ static const char *raw_row(void)
 
 	for (int p = 0; p < nports; p++) {
 		/*
-		 * On the set-up port the daemon sends first; wrong_secret_row()
-		 * tests that.
+		 * Leave out the set-up port, where the daemon sends first:
+		 * wrong_secret_row() tests it.
 		 */
 		if (ports[p] == target.where.port)
 			continue;
@@ -465,7 +477,10 @@ static const char *raw_row(void)
 			n = exchange(ports[p], msg, make_variant(i, msg, 7),
 				     back, sizeof(back));
 			tried += n >= 0;
-			/* An unfinished message gets no reply. */
+			/*
+			 * Some variants are incomplete messages, which get no
+			 * reply.
+			 */
 			if (n <= 0)
 				continue;
 			if (first_n && (first_n != n || memcmp(first, back, n)))
@@ -480,7 +495,10 @@ static const char *raw_row(void)
 	return tried ? NULL : "found no port";
 }
 
-/* Does the daemon listen on the port that the key names? Returns the port. */
+/*
+ * Does the daemon listen on the port that the key names? Returns the port in
+ * *port.
+ */
 static bool frame_port(uint16_t *port)
 {
 	uint16_t ports[16];
@@ -494,7 +512,8 @@ static bool frame_port(uint16_t *port)
 }
 
 /*
- * The outcome of a connection with these bytes as private data, as one number.
+ * The outcome of a connection request with this private data, as one number to
+ * compare.
  */
 #define CONNECTED 1
 

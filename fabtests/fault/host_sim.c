@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Forwards the provider's host calls to the test, which simulates the machine.
+ * Replaces prov/rpmem/host.c: forwards the provider's host calls to the test,
+ * which simulates the machine.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,7 +74,7 @@ const struct rp_pmem_ops *rp_host_flusher(const void *addr, size_t len)
 	return rp_host_sim.flusher(addr, len);
 }
 
-/* Private connections run over the base's fabric. */
+/* Private connections run over the simulated base (sim_rc.c). */
 void rp_host_replace_rc(struct rp_rc_attr *attr)
 {
 	attr->ops = &sim_rc_ops;

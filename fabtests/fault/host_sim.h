@@ -6,37 +6,38 @@
 #include "rpmem/host.h"
 
 /*
- * The DSO librpmem-sim-fi.so contains this struct instead of prov/rpmem/host.c.
- * The test finds it with dlsym(), and fills it in before it opens the first
- * domain.
+ * The provider in librpmem-sim-fi.so has host_sim.c instead of
+ * prov/rpmem/host.c, with one variable of this type. The test finds it with
+ * dlsym(), and fills it in before it opens the first domain.
  */
 #define HOST_SIM "rp_host_sim"
 
 struct host_sim {
 	uint64_t (*now)(void);
 	void (*random)(void *buf, size_t len);
-	/* Returns the facts that the target believes, true or not. */
+	/* Fill in the facts that the target finds, true or not. */
 	int (*facts)(const void *addr, size_t len, struct rp_facts *facts);
 	/*
-	 * The file (8 bytes) whose changes announce new facts; NULL: no file.
+	 * Path of a file of 8 bytes whose changes announce new facts; NULL:
+	 * none.
 	 */
 	const char *source;
 	const struct rp_pmem_ops *(*flusher)(const void *addr, size_t len);
 	/* Do private connections support FLUSH? NULL: no. */
 	bool (*flushes)(void);
 	/*
-	 * Set by the provider: the test limits the bytes of a write inside a
-	 * request.
+	 * Defined in host_sim.c, for the test to call: limit the bytes of a
+	 * write that travel inside a request.
 	 */
 	void (*inline_max)(size_t bytes);
 	/*
-	 * Set by the provider: the test chooses the class that
-	 * FI_COMMIT_COMPLETE requires on endpoints opened later.
+	 * Defined in host_sim.c: set the class that FI_COMMIT_COMPLETE requires
+	 * on endpoints opened later.
 	 */
 	void (*required)(enum rp_class required);
 	/*
-	 * Set by the provider: like FI_OFI_RPMEM_METHOD, for later
-	 * registrations; NULL: no method is forced.
+	 * Defined in host_sim.c: force a method on later registrations, as
+	 * FI_OFI_RPMEM_METHOD does; NULL: none.
 	 */
 	void (*method)(const char *forced);
 };

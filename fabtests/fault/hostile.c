@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A hostile peer next to an honest one: which processes survive, and at what
- * cost.
+ * A hostile peer next to an honest one: after each attack the target lives,
+ * serves the honest peer, and has kept its protected bytes, memory and
+ * descriptors.
  */
 #include "config.h"
 
@@ -19,9 +20,11 @@
 
 #include "fault/hostile.h"
 
-/* Longest allowed commit of peers that keep to the protocol. */
+/* Longest time that a commit of the honest initiator may take. */
 #define SLOW_NS 5000000000ull
-/* Memory that the target may keep after one attack, and after all attacks. */
+/*
+ * Limit of the growth of the target's memory, after one attack and at the end.
+ */
 #define MORE_RSS (64u << 20)
 
 struct world *world;
@@ -73,7 +76,7 @@ static void pause_5ms(void)
 	nanosleep(&t, NULL);
 }
 
-/* Request an audit of the target. False: the target does not respond. */
+/* Let the target audit itself. Returns false if it does not respond. */
 static bool target_audits_itself(struct audit *a)
 {
 	uint64_t end = now_ns() + 2 * SLOW_NS;
@@ -88,7 +91,10 @@ static bool target_audits_itself(struct audit *a)
 	return true;
 }
 
-/* Run one attack in its own process. NULL, or the damage found afterwards. */
+/*
+ * Run one attack in its own process. Returns NULL, or the damage found
+ * afterwards.
+ */
 static const char *run_attack(const struct attack *at,
 			      const struct audit *before)
 {
@@ -126,7 +132,8 @@ static const char *run_attack(const struct attack *at,
 		return "the hostile peer itself did not end";
 	}
 	/*
-	 * An attack may be shorter than one commit: wait for the next commit.
+	 * Wait for one more honest commit: an attack may be shorter than a
+	 * commit.
 	 */
 	limit = now_ns() + 3 * SLOW_NS;
 	while (atomic_load(&world->commits) == commits && now_ns() < limit)
@@ -165,7 +172,9 @@ static const char *run_attack(const struct attack *at,
 	WRONG(atomic_load(&world->honest_seen),
 	      "the honest program saw something");
 	WRONG(!atomic_load(&world->sent), "nothing was sent");
-	/* The program keeps a quarter of the descriptors. */
+	/*
+	 * Sessions may use 3/4 of the descriptors; the rest is the program's.
+	 */
 	WRONG(world->most_fds > TARGET_FDS / 4 * 3 + 16,
 	      "%u descriptors, %u before", world->most_fds, before->fds);
 	WRONG(!world->sanitized && a.rss > before->rss + MORE_RSS,
@@ -231,7 +240,7 @@ static error_t parse(int key, char *arg, struct argp_state *st)
 	return 0;
 }
 
-/* Run all attacks of a list. False: the target is dead. */
+/* Run all attacks of a list. Returns false if the target has died. */
 static bool run_attacks(const struct attack *at, const struct audit *before,
 			uint64_t round)
 {
@@ -295,8 +304,8 @@ int main(int argc, char **argv)
 		    !run_attacks(connect_attacks, &before, (uint64_t)r))
 			goto out;
 	/*
-	 * Wait until half-open sessions are dropped and lost connections are
-	 * noticed.
+	 * Wait until the target has dropped half-open sessions and noticed lost
+	 * connections.
 	 */
 	for (int i = 0; i < 60; i++) {
 		struct timespec t = {.tv_nsec = 200000000};

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A target, an honest initiator, and a hostile peer. */
+/*
+ * Shared by the parts of hostile: a target, an honest initiator, and a hostile
+ * peer.
+ */
 #ifndef RP_TEST_HOSTILE_H
 #define RP_TEST_HOSTILE_H
 
@@ -12,12 +15,12 @@
 #include "fault/frame_peer.h"
 
 #define REGION_LEN 262144u
-#define SLOTS	   256	/* honest slots, a cache line each */
+#define SLOTS	   256	/* slots of the honest initiator, a cache line each */
 #define TARGET_FDS 1024 /* limit of the target's descriptors */
 
 /* The target's regions. Each lies between two inaccessible pages. */
 enum {
-	R_HONEST,     /* file of the honest initiator */
+	R_HONEST,     /* file; only the honest initiator has its key */
 	R_READONLY,   /* file; the peer has a read-only key */
 	R_FILE,	      /* file; the peer has its key */
 	R_PMEM,	      /* emulated persistent memory; the peer has its key */
@@ -33,35 +36,41 @@ struct region {
 	char *at;
 };
 
-/* The target's report about its own state. */
+/* The result of one audit of the target by itself. */
 struct audit {
 	unsigned int fds;
 	uint64_t rss;	  /* resident memory, bytes */
-	uint64_t changed; /* bytes changed that peers may not change */
-	uint64_t flushed_elsewhere; /* msyncs of regions without a known key */
+	uint64_t changed; /* bytes that differ and that no peer may change */
+	uint64_t flushed_elsewhere; /* msyncs outside R_HONEST, R_READONLY
+				     * and R_FILE */
 };
 
 /* Shared by all processes of a run. */
 struct world {
 	char base[32]; /* name of the base, as "tcp" */
 	uint64_t seed;
-	bool sanitized; /* freed memory is kept, all is slower */
+	bool sanitized; /* built with a sanitizer: slower, and keeps freed
+			 * memory */
 
 	/* The target fills these in before the other processes start. */
 	struct card target;
 	struct region regions[R_COUNT];
 
-	/* The target: audits on request, and counters that must stay zero. */
+	/*
+	 * Written by the target. An audit is due while audits < audits_due.
+	 * `seen` must stay 0.
+	 */
 	_Atomic unsigned int audits_due, audits;
 	struct audit audit;
-	unsigned int most_fds; /* in all audits since the last reset */
-	_Atomic uint64_t seen; /* completions that its program got */
+	unsigned int most_fds; /* most descriptors in an audit of this attack */
+	_Atomic uint64_t seen; /* entries that the target's program read from
+				* its CQ */
 	_Atomic uint64_t msyncs, msyncs_elsewhere;
 	atomic_bool stop;
 
 	/* Counters and state of the honest initiator. */
 	_Atomic uint64_t commits, failed, honest_seen;
-	_Atomic uint64_t slowest; /* longest commit since the last reset, ns */
+	_Atomic uint64_t slowest; /* longest commit of this attack, ns */
 	_Atomic uint64_t begun;	  /* start of the outstanding commit, ns */
 	_Atomic uint32_t status;  /* status of the last failed commit */
 	_Atomic uint64_t acked[SLOTS];
@@ -73,15 +82,17 @@ struct world {
 extern struct world *world;
 
 uint64_t now_ns(void);
-/* Random numbers of the seed that was printed. */
+/* Random numbers from the seed that the test prints. */
 uint64_t rnd(void);
 void rnd_seed(uint64_t seed);
 
-/* Run until world->stop, then exit (hostile_victims.c). */
+/* Run a process until world->stop is set, then exit (hostile_victims.c). */
 void target_run(const char *pools);
 void honest_run(void);
 
-/* Rules about valid messages, without code of prov/ (hostile_rules.c). */
+/*
+ * Rules about valid messages, written without code of prov/ (hostile_rules.c).
+ */
 /* May a target accept a connection with this private data? */
 bool hello_is_valid(const uint8_t *m, size_t len);
 /*
@@ -90,7 +101,10 @@ bool hello_is_valid(const uint8_t *m, size_t len);
  */
 bool request_is_valid(const uint8_t *m, size_t len, unsigned int granted);
 
-/* The connection to the target, and replies on it (hostile_conn.c). */
+/*
+ * The hostile peer's connection to the target, and replies on it
+ * (hostile_conn.c).
+ */
 void complain(const char *what, uint64_t a, uint64_t b);
 extern struct frame_peer me;
 extern struct frame_conn *conn;
@@ -104,7 +118,10 @@ uint64_t new_token(void);
  * The status with which the target refused a connection; RP_ST_OK: not refused.
  */
 uint32_t refusal(const struct frame_conn *c);
-/* Open a connection with the key of R_FILE. The target may have refused it. */
+/*
+ * Open a connection with the key of R_FILE. Its state says if the target
+ * refused it.
+ */
 struct frame_conn *enter(void);
 /* Open conn again with enter() if it is closed. */
 bool conn_ensure(void);
@@ -127,8 +144,8 @@ void listen_for(unsigned int ms);
 /* Request an audit of the target during an attack. */
 void audit_target(void);
 /*
- * Wait until the honest initiator has made so many commits; gives up after a
- * while.
+ * Wait until the honest initiator has completed so many more commits, or
+ * complain() after 5 seconds.
  */
 void await_honest_commits(unsigned int commits);
 

@@ -14,7 +14,7 @@
 
 #define WAIT_MS 5000
 
-/* The token of a request whose REPLY may be OK. */
+/* The token of a valid request: only its REPLY may be OK. */
 struct allowed {
 	uint64_t token;
 	UT_hash_handle hh;
@@ -27,7 +27,8 @@ struct rp_wire_grant grants[R_COUNT];
 
 static struct allowed *allowed;
 static uint64_t next_token, answers, queried_key;
-static bool spent; /* a wrong key got its reply: the target stops reading */
+static bool spent; /* conn got RP_ST_STALE_KEY: the target reads no more of
+		    * it */
 
 void complain(const char *what, uint64_t a, uint64_t b)
 {
@@ -145,7 +146,10 @@ struct frame_conn *enter(void)
 	struct frame_conn *c = NULL;
 	uint8_t buf[RP_WIRE_CM_DATA];
 
-	/* The target delays a host that has sent many wrong keys: try again. */
+	/*
+	 * RP_ST_OVERLOADED: the target delays a host that has sent many wrong
+	 * keys.
+	 */
 	do {
 		if (c)
 			frame_end(c);

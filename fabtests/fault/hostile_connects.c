@@ -47,7 +47,10 @@ static void one_hello(const uint8_t *m, size_t len)
 	judge_hello(frame_dial(&me, &to, m, len), m, len);
 }
 
-/* Send many HELLOs at once: the target delays its reply to a wrong key. */
+/*
+ * Send all HELLOs before waiting for replies, because the target delays its
+ * reply to a wrong key.
+ */
 static void send_hellos(uint8_t (*m)[FRAME_DATA], const size_t *len, size_t n)
 {
 	struct frame_conn *c[MANY];
@@ -69,13 +72,16 @@ static void false_hellos(void)
 
 	for (size_t n = 0; n <= FRAME_DATA; n += n < 64 ? 1 : 31)
 		one_hello(hello_bytes, n);
-	/* HELLOs that are too long, with padding that is not zero. */
+	/* HELLOs with one byte of the padding that is not 0. */
 	for (size_t n = len + 1; n <= FRAME_DATA; n += n < 64 ? 1 : 31) {
 		memcpy(m[0], hello_bytes, FRAME_DATA);
 		m[0][n - 1] = 1;
 		one_hello(m[0], n);
 	}
-	/* Change each byte of HELLO except the key, which is tested below. */
+	/*
+	 * Change each byte of HELLO except the key (bytes 16 to 23), which
+	 * follows below.
+	 */
 	for (size_t n = 0; n < len; n++) {
 		if (n >= 16 && n < 24)
 			continue;
@@ -89,7 +95,10 @@ static void false_hellos(void)
 			m[0][n] = (uint8_t)rnd();
 		one_hello(m[0], len);
 	}
-	/* One wrong bit makes a key wrong, as does another incarnation. */
+	/*
+	 * Keys with one wrong bit, the key of a closed region, and of one that
+	 * is not persistent.
+	 */
 	for (int bit = 0; bit < 64; bit++) {
 		lens[bit] = hello(m[bit], rnd());
 		wire_put(m[bit] + 16, 8,
@@ -103,14 +112,16 @@ static void false_hellos(void)
 }
 
 /*
- * Wrong keys of one host that the target examines: in a burst, and per second.
+ * The target's limit of wrong keys that it examines for one host: at once, and
+ * per second.
  */
 #define STALE_AT_ONCE 256
 #define STALE_PER_S   32
 
 /*
- * Thousands of keys from one host, at full speed: the target examines few of
- * them, though each has its own connection. The right key follows at once.
+ * Thousands of wrong keys from one host, at full speed, each on its own
+ * connection: the target examines few of them. A connection with the right key
+ * succeeds at once afterwards.
  */
 static void guessed_keys(void)
 {
@@ -124,8 +135,8 @@ static void guessed_keys(void)
 
 		if (c[at]) {
 			/*
-			 * Some connections are closed before their reply
-			 * arrives.
+			 * A connection whose reply has not arrived is closed,
+			 * too.
 			 */
 			if (c[at]->was_up)
 				complain("a guessed key is accepted", i, 0);
@@ -177,7 +188,7 @@ static int dial_raw(void)
 	return fd;
 }
 
-/* Connections that send nothing, or only a part of HELLO. */
+/* Connections that send nothing, or some random bytes. */
 static void half_open(void)
 {
 	uint8_t bytes[64];
@@ -195,7 +206,10 @@ static void half_open(void)
 	await_honest_commits(50);
 	audit_target();
 	bye();
-	/* Meanwhile the target serves a peer that keeps to the protocol. */
+	/*
+	 * While they are open, the target accepts a new connection with a right
+	 * key.
+	 */
 	conn_ensure();
 	for (int i = 0; i < 300; i++)
 		if (fd[i] >= 0)
@@ -203,7 +217,7 @@ static void half_open(void)
 	await_honest_commits(20);
 }
 
-/* Complete connections by the hundred, all at once, with requests. */
+/* MANY valid connections at once, with requests on each. */
 static void many_sessions(void)
 {
 	struct frame_conn *c[MANY];
@@ -228,7 +242,8 @@ static void many_sessions(void)
 }
 
 /*
- * A repeated initiator number ends only the older connection with that number.
+ * A HELLO with the initiator number of another connection ends only that older
+ * connection.
  */
 static void repeat_numbers(void)
 {
@@ -262,7 +277,8 @@ static void repeat_numbers(void)
 }
 
 /*
- * Close during the handshake, with requests outstanding, and within a message.
+ * Close connections during the handshake, with requests outstanding, and within
+ * a message.
  */
 static void gone_in_the_middle(void)
 {
@@ -324,7 +340,7 @@ static void never_read(void)
 				  hello(hello_bytes, rnd()));
 		frame_wait(c[i], 5000);
 	}
-	/* Post without polling, to use up the target's receives. */
+	/* Post requests without polling, so that replies fill the socket. */
 	for (int k = 0; k < 400; k++)
 		for (size_t i = 0; i < 32; i++)
 			if (frame_push(c[i], msg, len))
@@ -338,7 +354,7 @@ static void never_read(void)
 
 /* --- RDMA --- */
 
-/* One access that must not succeed. It may close the connection. */
+/* One RDMA access that was not granted. It may close the connection. */
 static void no_access(bool write, uint64_t addr, uint64_t rkey, size_t len)
 {
 	static uint8_t bytes[8192];
@@ -351,7 +367,10 @@ static void no_access(bool write, uint64_t addr, uint64_t rkey, size_t len)
 	memset(bytes, 0xee, sizeof(bytes));
 	err = write ? frame_write(conn, bytes, len, addr, rkey)
 		    : frame_read(conn, back, len, addr, rkey);
-	/* A write without delivery-complete may succeed and write nothing. */
+	/*
+	 * Only a read is checked here. The audit checks what writes have
+	 * changed.
+	 */
 	if (!err && !write)
 		complain("a read of what was not granted succeeds", addr, rkey);
 	if (err == ETIMEDOUT)
@@ -387,10 +406,13 @@ static void send_bad_rdma(void)
 		return;
 	no_access(true, grants[R_READONLY].remote_addr, grants[R_READONLY].rkey,
 		  64);
-	/* Grants of an ended connection are void. */
+	/* A grant ends with its connection: use the rkey of the earlier one. */
 	no_access(false, before.remote_addr, before.rkey, 64);
 	no_access(true, before.remote_addr, before.rkey, 64);
-	/* Keys of the provider are no rkeys, and neither are small numbers. */
+	/*
+	 * Numbers that are no rkeys: keys of the provider, parts of them, and
+	 * small numbers.
+	 */
 	for (int r = 0; r < R_COUNT; r++)
 		if (r != R_VOLATILE)
 			keys[n++] = world->regions[r].key;

@@ -9,7 +9,7 @@
 #include "core/atomic.h"
 #include "fault/hostile.h"
 
-/* Offsets of fields in messages; docs/protocol.md. */
+/* Offsets of fields in a REQUEST, from docs/protocol.md. */
 #define NRANGES	 16
 #define LEVEL	 18
 #define REQUIRED 19
@@ -21,7 +21,10 @@ struct field {
 	uint16_t at, size;
 };
 
-/* Set each of these fields to extreme values, one at a time. */
+/*
+ * Send the message `good` with each of these fields set to extreme values, one
+ * field at a time.
+ */
 static void vary_fields(const uint8_t *good, size_t len, const struct field *f,
 			size_t nfields)
 {
@@ -155,8 +158,8 @@ static void keys_of_others(void)
 }
 
 /*
- * Send a store, THEN or atomic that must be refused, with and without its
- * bytes.
+ * Send a store, THEN or atomic. request_is_valid() says that it must be
+ * refused.
  */
 static void send_refused(struct rp_wire_request *m)
 {
@@ -196,7 +199,7 @@ static void refused_stores(void)
 				     world->regions[R_FILE].addr;
 			send_refused(&m);
 			/*
-			 * The first range is inside the read-only region, and
+			 * Two ranges: the first is in the read-only region, and
 			 * must not be stored either.
 			 */
 			m.nranges = 2;
@@ -243,7 +246,10 @@ static void refused_thens(void)
 	}
 }
 
-/* Encode an atomic, then set fields to values that the encoder never writes. */
+/*
+ * Atomics with operations and types that the encoder never writes, with missing
+ * operands, and at wrong places.
+ */
 static void attack_atomics(void)
 {
 	static uint8_t ones[4096];
@@ -272,15 +278,16 @@ static void attack_atomics(void)
 			msg[at] = (uint8_t)op;
 			msg[at + 1] = (uint8_t)type;
 			/*
-			 * A byte of the operand is missing, so the target may
-			 * change no element.
+			 * One byte less than the operands need: no element may
+			 * change.
 			 */
 			wire_put(msg + 4, 4, --len);
 			send_and_wait(msg, len);
 		}
 	}
 	/*
-	 * Elements that are partial, misaligned, out of bounds, or read-only.
+	 * Elements that are misaligned, partly outside the region, in another
+	 * region, or read-only.
 	 */
 	for (uint64_t off = 1; off < 8; off++) {
 		g = range_of(R_FILE, off, 8);
@@ -303,7 +310,10 @@ static void attack_atomics(void)
 		g = range_of(R_PMEM, -8ull, 8);
 		send_refused(&m);
 	}
-	/* Reserved bytes are not zero; fetch is neither 0 nor 1. */
+	/*
+	 * A fetch flag that is neither 0 nor 1, and reserved bytes that are not
+	 * 0.
+	 */
 	m.atomic.op = RP_ATOMIC_SUM;
 	g = range_of(R_FILE, 0, 8);
 	for (size_t i = 2; i < 8; i++) {
@@ -314,7 +324,10 @@ static void attack_atomics(void)
 	}
 }
 
-/* Packed ranges: random bytes, and random numbers of ranges. */
+/*
+ * Packed ranges (FLAGS 1): random bytes as varints, and random numbers of
+ * ranges.
+ */
 static void attack_packed_ranges(void)
 {
 	uint8_t msg[RP_WIRE_MAX_MSG];
@@ -331,12 +344,13 @@ static void attack_packed_ranges(void)
 		len = RANGES + 8 + rnd() % (i % 3 ? 64 : 4000);
 		wire_put(msg + 4, 4, len);
 		for (size_t n = RANGES + 8; n < len; n++)
-			/* Endless, large and small varints. */
+			/* Varints without end, large ones, and any. */
 			msg[n] = i % 5 == 0   ? 0xff
 				 : i % 5 == 1 ? (uint8_t)(rnd() | 0x80)
 					      : (uint8_t)rnd();
 		/*
-		 * Neither key may be granted, whether or not the ranges decode.
+		 * REQUIRED 9 is no class, so the target must refuse, whether or
+		 * not the ranges decode.
 		 */
 		wire_put(msg + RANGES, 8,
 			 i % 2 ? world->regions[R_FILE].key
@@ -347,8 +361,8 @@ static void attack_packed_ranges(void)
 		if (i % 8)
 			continue;
 		/*
-		 * The same bytes with a valid class: the request must end, with
-		 * any result.
+		 * The same bytes with a valid class: there must be a reply, of
+		 * any status.
 		 */
 		msg[REQUIRED] = 0;
 		wire_put(msg + RANGES, 8, world->regions[R_READONLY].key);
@@ -359,7 +373,7 @@ static void attack_packed_ranges(void)
 	}
 }
 
-/* Messages that only a target or a side connection sends, sent to a target. */
+/* To a target: messages that only a target or a side connection sends. */
 static void messages_of_targets(void)
 {
 	const struct rp_wire_hello_ack ack = {
@@ -452,7 +466,7 @@ static void half_and_too_long(void)
 		wire_put(big + 8, 8, new_token());
 		send_and_wait(big, n);
 	}
-	/* Messages longer than the limit; the base may end the connection. */
+	/* Messages longer than RP_WIRE_MAX_MSG may end the connection. */
 	for (size_t n = RP_WIRE_MAX_MSG + 1; n <= sizeof(big);
 	     n += n < RP_WIRE_MAX_MSG + 16 ? 1 : 997) {
 		len = request(big, g, RP_WIRE_MAX_RANGES, 2, 2);
@@ -474,7 +488,7 @@ static void send_noise(void)
 			len = 1 + rnd() % (RP_WIRE_MAX_MSG - 1);
 			for (size_t n = 0; n < len; n++)
 				msg[n] = (uint8_t)rnd();
-			/* Random bytes after a header that looks right. */
+			/* A valid header before the random bytes. */
 			if (i % 2 && len > 16)
 				wire_put(msg, 8,
 					 0x5052 | RP_WIRE_VERSION << 16 |
@@ -491,8 +505,8 @@ static void send_noise(void)
 				      (uint8_t)(rnd() % 3));
 			for (int n = 0; n < 1 + i % 3; n++) {
 				/*
-				 * Leave keys alone: wrong keys are slow, and
-				 * keys_of_others() tests them.
+				 * Leave keys as they are: replies to wrong keys
+				 * are slow, and keys_of_others() tests them.
 				 */
 				size_t at = rnd() % len;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Rules about which messages may be granted, written anew without code of
- * prov/.
+ * Which messages a target may accept, written from docs/protocol.md without
+ * code of prov/.
  */
 #include "config.h"
 
@@ -43,7 +43,7 @@ static bool is_granted(uint64_t key, unsigned int granted, int *r)
 	return false;
 }
 
-/* May this range be granted at this level and class? */
+/* May a request for this range succeed, at this level and class? */
 static bool grant_allowed(const uint8_t *g, unsigned int level,
 			  unsigned int required, unsigned int granted,
 			  bool stores)

@@ -18,8 +18,8 @@ static char *base_of[R_COUNT];
 static struct fid_mr *mrs[R_COUNT];
 
 /*
- * Interpose msync, for the provider as well, to count flushes of unknown
- * memory.
+ * Replaces msync(), also for the provider, to count flushes outside the regions
+ * below.
  */
 __attribute__((visibility("default"))) int msync(void *addr, size_t len,
 						 int flags)
@@ -32,7 +32,7 @@ __attribute__((visibility("default"))) int msync(void *addr, size_t len,
 		real = (int (*)(void *, size_t, int))dlsym(RTLD_NEXT, "msync");
 	if (world) {
 		atomic_fetch_add(&world->msyncs, 1);
-		/* The regions in files whose keys some peer has. */
+		/* Files whose keys a peer has: R_HONEST, R_READONLY, R_FILE. */
 		for (int r = R_HONEST; r <= R_FILE; r++)
 			known |= from >= base_of[r] && len <= REGION_LEN &&
 				 from + len <= base_of[r] + REGION_LEN;
@@ -124,14 +124,12 @@ static void look_at_regions(void)
 
 	for (int r = R_READONLY; r < R_COUNT; r++)
 		for (size_t i = 0; i < REGION_LEN; i++)
-			/*
-			 * A peer with the key may write into these two regions.
-			 */
+			/* The hostile peer may write into R_FILE and R_PMEM. */
 			a.changed += r != R_FILE && r != R_PMEM &&
 				     base_of[r][i] != pattern_byte(r, i);
 	for (size_t i = SLOTS * 64; i < REGION_LEN; i++)
 		a.changed += base_of[R_HONEST][i] != 0;
-	/* Each slot holds its acknowledged value or a later one. */
+	/* Each slot must hold its last acknowledged value or a later one. */
 	for (int i = 0; i < SLOTS; i++)
 		a.changed += *(uint64_t *)(base_of[R_HONEST] + i * 64) <
 			     atomic_load(&world->acked[i]);
@@ -141,7 +139,7 @@ static void look_at_regions(void)
 		world->most_fds = a.fds;
 }
 
-/* Post receives of the target's program for any message. */
+/* Post receives of the program for any message; none may complete. */
 static void receive_anything(struct side *s)
 {
 	static char any[2][64];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Preloaded by kv_lives.sh into the example kv_server. KV_KILL="N K": from
- * reply N on no msync returns, and SIGKILL ends the process before reply N + K.
- * The store then has the effects of K + 1 calls whose replies are not durable.
- * With a negative K SIGKILL ends the process after reply N.
+ * reply N on each msync() blocks for ever, and SIGKILL ends the process before
+ * reply N + K. So the handler has run K + 1 calls whose replies are not
+ * durable. With a negative K SIGKILL ends the process after reply N.
  */
 #include "config.h"
 

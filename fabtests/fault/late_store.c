@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A failed operation is never executed later, over bytes committed since. */
+/*
+ * A failed operation is never executed later, over bytes that were committed
+ * since.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,14 +11,16 @@
 #include "fault/testbed.h"
 
 #define TIMEOUT 300u  /* FI_OFI_RPMEM_TIMEOUT, ms */
-#define SETTLE	300u  /* ms in which no late bytes may arrive */
+#define SETTLE	300u  /* ms to wait for late bytes after the commit */
 #define PLACE	65536 /* offset of the bytes written twice */
 #define POOL	(2u << 20)
 #define AT_ONCE 12
 #define CI_ROWS 80u
-#define RELEASE 0.1 /* s in which old operations may end before SIGCONT */
+#define RELEASE 0.1 /* s for old operations to complete before SIGCONT */
 
-/* The old operation, which fails while it is outstanding. */
+/*
+ * The old operation, which fails while it is outstanding at a stopped target.
+ */
 enum old {
 	INLINE_8,
 	INLINE_64,
@@ -45,7 +50,7 @@ static const struct {
 	bool atomic; /* an atomic of kind op */
 	enum fi_op op;
 	bool fetch;
-	bool durable; /* FI_COMMIT_COMPLETE; or a commit follows */
+	bool durable; /* with FI_COMMIT_COMPLETE; false: a commit follows */
 } olds[OLDS] = {
 	[INLINE_8] = {.name = "durable write of 8", .len = 8, .durable = true},
 	[INLINE_64] = {.name = "durable write of 64",
@@ -106,14 +111,14 @@ static const struct {
 enum cause {
 	SILENCE, /* stop the target beyond the timeout */
 	REMOVAL, /* reinsert the target's address */
-	CUT,	 /* shut down every connection */
+	CUT,	 /* shut down each private connection */
 	REOPEN,	 /* close the endpoint, open another one */
 	CAUSES,
 };
 static const char *const cause_names[CAUSES] = {"timeout", "av_remove", "cut",
 						"fi_close"};
 
-/* The program's next operation on the bytes of the old one. */
+/* How the program writes the same bytes again. */
 enum renewal {
 	WRITE_COMMIT,
 	WRITE_WAIT_COMMIT,
@@ -165,8 +170,9 @@ static uint64_t operand, compare, result;
 static char old_bytes[1u << 20], new_bytes[8192];
 
 /*
- * Fill new_bytes with different bytes for each attempt. The first word stays
- * for a compare and swap, because the old operation compares that word.
+ * Fill new_bytes with other bytes for each attempt. If the old operation is a
+ * compare and swap, the first word is the one that it compares, so that a late
+ * one would change it.
  */
 static void fill_new_bytes(const struct cell *c, size_t row, int attempt)
 {
@@ -213,21 +219,24 @@ static ssize_t post_old(const struct cell *c)
 		commit_op.ends = 1;
 		return 0;
 	}
-	/* The queue may be full, because the target is stopped: no failure. */
+	/*
+	 * The queue may be full, because the target is stopped: that is no
+	 * failure.
+	 */
 	ret = BED_POST_FOR(&bed, 2,
 			   bed_commit(&bed, PLACE,
 				      olds[c->old].len ? olds[c->old].len : 8,
 				      NULL, &commit_op));
-	/*
-	 * Without the commit, the operation itself is still posted and will
-	 * end.
-	 */
+	/* Without its commit the old operation is still outstanding. */
 	if (ret)
 		commit_op = (struct bed_op){.ends = 1, .err = (int)-ret};
 	return 0;
 }
 
-/* Post the old operation, make it fail, and wait. NULL, or the failure. */
+/*
+ * Post the old operation, make it fail, and wait for it. Returns NULL, or what
+ * is wrong.
+ */
 static const char *fail_old(const struct cell *c)
 {
 	int ret;
@@ -254,7 +263,7 @@ static const char *fail_old(const struct cell *c)
 		bed_cut(&bed);
 	if (c->cause == REOPEN)
 		bed_reopen(&bed);
-	/* With a silent target only commits have a deadline. */
+	/* Only commits have a deadline if the target is silent. */
 	if (!bed_wait(&bed, olds[c->old].durable ? &op : &commit_op,
 		      BED_DEADLINE))
 		return "the commit did not end";
@@ -262,8 +271,8 @@ static const char *fail_old(const struct cell *c)
 	    (olds[c->old].durable ? !op.err : !commit_op.err))
 		return "a commit has succeeded at a stopped target";
 	/*
-	 * The target may still execute an operation that has not ended. Do not
-	 * write its bytes again until the operation has ended.
+	 * An operation that has not completed may still be executed: wait
+	 * before its bytes are written again.
 	 */
 	if (!bed_wait(&bed, &op, RELEASE) ||
 	    !bed_wait(&bed, &commit_op, RELEASE)) {
@@ -275,7 +284,7 @@ static const char *fail_old(const struct cell *c)
 	return bed.wrong;
 }
 
-/* Which operation wrote the first word that differs from new_bytes? */
+/* Name the operation that wrote the first word that differs from new_bytes. */
 static const char *writer_of(const struct cell *c, size_t len)
 {
 	uint64_t is, new, old = operand;
@@ -292,7 +301,10 @@ static const char *writer_of(const struct cell *c, size_t len)
 	return is == old ? "those of the failed operation" : "others";
 }
 
-/* Try once to write the new bytes: 1 success, 0 failed, negative: refused. */
+/*
+ * Try once to write and commit the new bytes. Returns 1 if durable, 0 if the
+ * commit failed, or the negative error of a call.
+ */
 static ssize_t write_new_bytes(const struct cell *c, size_t len, int *status,
 			       const char **wrong)
 {
@@ -327,7 +339,7 @@ static ssize_t write_new_bytes(const struct cell *c, size_t len, int *status,
 	}
 	if (!bed_wait(&bed, k, BED_DEADLINE))
 		*wrong = "a commit did not end";
-	/* A successful commit means that the new bytes are placed. */
+	/* After a successful commit the new bytes must be in memory. */
 	else if (!k->err && memcmp(bed.mem + PLACE, new_bytes, len))
 		*wrong = bed_says("when the commit succeeds the bytes are %s",
 				  writer_of(c, len));
@@ -422,7 +434,9 @@ static size_t all_cells(void)
 			.auto_progress = bed_random() % 4 == 0,
 		};
 
-		/* A renewal with one call has no second call. */
+		/*
+		 * Only WRITE_COMMIT has a second call without a wait in front.
+		 */
 		if (c.moment == AFTER_COMMIT && c.renewal != WRITE_COMMIT)
 			continue;
 		cells[n++] = c;
@@ -430,7 +444,10 @@ static size_t all_cells(void)
 	return n;
 }
 
-/* Shuffle the cells; each operation and each cause is among the first cells. */
+/*
+ * Shuffle the cells; then move one cell of each operation and cause to the
+ * front, for runs of CI_ROWS cells.
+ */
 static void shuffle_cells(size_t n)
 {
 	bool seen[OLDS][CAUSES] = {0};

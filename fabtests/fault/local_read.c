@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Reads into local persistent memory: a completed read is on the local medium.
+ * fi_readmsg(FI_COMMIT_COMPLETE) into local persistent memory: when the read
+ * completes, the bytes are on the local medium.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -29,7 +30,10 @@ static struct fi_cq_err_entry err;
 static struct card c;
 static struct side s;
 
-/* Open the local pool, whose shadow the preload library writes. */
+/*
+ * Open the local pool RP_LOCAL_POOL. The preload library copies what its
+ * msync() flushes to the shadow file of RPMEM_SHADOW.
+ */
 static void open_pool(struct duo *d)
 {
 	duo_start(d, &opts, &c);
@@ -66,7 +70,7 @@ static ssize_t read_commit(const struct iovec *iov, size_t n, uint64_t from)
 	return ret;
 }
 
-/* Does the shadow hold these bytes of the pool? */
+/* Does the shadow file hold these bytes of the pool? */
 static bool on_medium(const char *at, size_t len)
 {
 	static char bytes[65536];
@@ -79,8 +83,8 @@ static bool on_medium(const char *at, size_t len)
 }
 
 /*
- * Write new bytes to the target, and read them into the pool. kept: does the
- * medium hold them?
+ * Write new bytes to the target, and read them into the local pool. *kept: does
+ * the shadow file hold them then?
  */
 static const char *round_trip(int i, bool *kept)
 {
@@ -125,7 +129,7 @@ static const char *check_kept(struct duo *d)
 	return wrong;
 }
 
-/* Negative control: without the flush the medium lacks the bytes. */
+/* Negative control: with fault skip-flush the shadow file lacks the bytes. */
 static const char *not_kept(struct duo *d)
 {
 	const char *wrong;
@@ -175,8 +179,8 @@ static const char *check_refusals(struct duo *d)
 	EXPECT(read_commit(iov, 1, 0), -FI_EINVAL);
 	iov[0] = (struct iovec){s.pool, 8};
 	/*
-	 * A read beyond the target's region fails with one error entry of the
-	 * base.
+	 * A read beyond the target's region: the base fails it, with one error
+	 * entry.
 	 */
 	EXPECT(read_commit(iov, 1, PAIR_POOL), 0);
 	EXPECT(side_wait(&s, &e, &err), 0);
@@ -226,7 +230,10 @@ static const char *bad_disk(struct duo *d)
 	return NULL;
 }
 
-/* Poll for long enough to read, but not to flush. */
+/*
+ * Poll until the bytes have arrived; the flush takes 2 seconds
+ * (RPMEM_FAULT_MS).
+ */
 static void poke_for(double seconds)
 {
 	for (double end = duo_now() + seconds; duo_now() < end;)

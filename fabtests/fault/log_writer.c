@@ -22,9 +22,9 @@
 
 #define LONGEST 3000u
 #define WINDOW	48u
-#define TRIES	3 /* while fi_rpmemd is silent, for 5 seconds each */
+#define TRIES	3 /* opens while fi_rpmemd is silent, for 5 seconds each */
 
-/* Fill in entry n: its number, then bytes that follow from the number. */
+/* Fill in entry n: its number, then bytes and a length that follow from it. */
 static size_t fill(unsigned char *to, uint64_t n)
 {
 	struct seeded s = {.state = n};
@@ -42,7 +42,10 @@ static int report(const char *what)
 	return 1;
 }
 
-/* Does the entry have the bytes that follow from its number? */
+/*
+ * Does the entry have the length and bytes of its number? Returns the number in
+ * *n.
+ */
 static bool is_entry(const unsigned char *bytes, size_t len, uint64_t *n)
 {
 	unsigned char want[LONGEST];
@@ -54,7 +57,10 @@ static bool is_entry(const unsigned char *bytes, size_t len, uint64_t *n)
 	return fill(want, *n) == len && !memcmp(want, bytes, len);
 }
 
-/* Read from *lsn to the end. *last: the previous entry's number, 0: unknown. */
+/*
+ * Read from *lsn to the end, and check that numbers follow each other. *last:
+ * the previous entry's number, 0: unknown.
+ */
 static int read_on(struct rpmem_log *log, uint64_t *lsn, uint64_t *last)
 {
 	unsigned char bytes[LONGEST];
@@ -87,7 +93,10 @@ struct slot {
 	uint64_t n;
 };
 
-/* Keep space in the ring: drop the older half when the ring is half full. */
+/*
+ * Keep space in the ring: when it is half full, trim to the entry noted at the
+ * previous trim.
+ */
 static int trim(struct rpmem_log *log, uint64_t *keep, uint64_t lsn)
 {
 	struct rpmem_log_info info = {.size = sizeof(info)};
@@ -162,8 +171,8 @@ static int follow(struct rpmem_log *log)
 }
 
 /*
- * Open. On a loaded machine fi_rpmemd may get no CPU time for 5 seconds: the
- * client says that it is silent. Any other error is one.
+ * Open the log. Tries again if the client calls fi_rpmemd silent: on a loaded
+ * machine it may get no CPU time for 5 seconds.
  */
 static int open_log(struct rpmem_log **log, const char *where,
 		    const struct rpmem_log_attr *attr)
@@ -201,7 +210,8 @@ int main(int argc, char **argv)
 	}
 	attr.read_only = !strcmp(argv[2], "follow");
 	/*
-	 * A restarted daemon waits for the log's former writer, which has gone.
+	 * check takes the log over: its former writer was killed, and a
+	 * restarted daemon would wait for that writer.
 	 */
 	attr.take = !strcmp(argv[2], "check");
 	if (open_log(&log, argv[1], &attr))

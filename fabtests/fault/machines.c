@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* An initiator that survives the death of its target's machine. */
+/* An initiator survives the death of its target's machine. */
 #include "config.h"
 
 #include <errno.h>
@@ -14,9 +14,9 @@
 #include "functional/pair.h"
 
 /*
- * usage on two machines: machines --target POOL BOARD LIFE, and machines
- * --initiator BOARD. Both share the memory BOARD, in which a target of
- * incarnation LIFE leaves its card.
+ * usage, on two machines: machines --target POOL BOARD LIFE, and machines
+ * --initiator BOARD. BOARD is a file of memory that both share; the target of
+ * incarnation LIFE writes its card there.
  */
 
 #define RECORD	 64
@@ -27,7 +27,7 @@
 #define DEADLINE 300.0 /* s, for steps without another limit */
 
 struct board {
-	uint32_t incarnation; /* the card's incarnation */
+	uint32_t incarnation; /* incarnation of the target that wrote card */
 	struct card card;
 };
 
@@ -52,7 +52,7 @@ static double now(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Serve the pool. Every incarnation has the same address. */
+/* Serve the pool, always on the same port. */
 static void __attribute__((noreturn))
 target(const char *pool, struct board *b, uint32_t incarnation)
 {
@@ -150,7 +150,7 @@ static ssize_t post_record(struct side *s, const struct card *c, struct op *o)
 	return fi_writemsg(s->ep, &msg, FI_COMMIT_COMPLETE);
 }
 
-/* Write the records from first to end, or to the first failure. */
+/* Write the records from first to end durably; stop at the first failure. */
 static void put_all(struct side *s, const struct card *c, struct way *w,
 		    size_t first, size_t end)
 {
@@ -178,7 +178,10 @@ static void put_all(struct side *s, const struct card *c, struct way *w,
 		o->outstanding = true;
 		w->left++;
 		next++;
-		/* Write more slowly: the machine takes some time to die. */
+		/*
+		 * The test now kills the machine: write slowly, so that records
+		 * are left when it dies.
+		 */
 		if (w->reported)
 			usleep(1000);
 	}
@@ -243,8 +246,9 @@ static int initiator(struct board *b, double timeout)
 
 	exchange_cards(b, 2, &again);
 	/*
-	 * The device did not notice the machine's death, so ofi_rxm keeps the
-	 * connection: docs/guarantees.md, "Over verbs".
+	 * Open a new endpoint, because ofi_rxm keeps the old connection: the
+	 * device did not notice the machine's death (docs/guarantees.md, "Over
+	 * verbs").
 	 */
 	side_close(&s);
 	side_open(&s, &o);

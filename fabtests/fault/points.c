@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Fault injection points of test builds, for objects compiled with RP_FAULTS.
+ * Fault injection points, for objects compiled with RP_FAULTS. RPMEM_FAULT
+ * names the active ones; with RPMEM_FAULT_EVERY=N only every N-th call fails.
  */
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -33,7 +34,10 @@ bool rp_fault_on(const char *name)
 	       (n < 2 || atomic_fetch_add(&calls, 1) % n == n - 1);
 }
 
-/* Append a byte to the log. A test waits for it: the process then sleeps. */
+/*
+ * Append a byte to RPMEM_FAULT_LOG, by which a test sees that the process
+ * sleeps now.
+ */
 static void log_append(void)
 {
 	const char *path = getenv("RPMEM_FAULT_LOG");

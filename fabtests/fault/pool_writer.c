@@ -33,9 +33,10 @@ struct worker {
 	struct rpmem_pool *pool;
 	unsigned int index;
 	unsigned int rounds;
-	bool dry; /* compute the bytes, post nothing */
+	bool dry; /* only compute the model, post nothing */
 	struct seeded random;
-	unsigned char *model; /* expected bytes of the thread's part */
+	unsigned char *model; /* bytes that the thread's part of the pool
+			       * must have */
 	int failed;
 	pthread_t thread;
 };
@@ -91,7 +92,7 @@ static int read_one(struct worker *w)
 	return -1;
 }
 
-/* Submit disjoint writes at once, and a commit after them. */
+/* Submit BATCH disjoint writes and a commit, then wait for all. */
 static int write_batch(struct worker *w)
 {
 	struct rpmem_pool_op ops[BATCH + 1] = {0}, *done[BATCH + 1];
@@ -132,8 +133,8 @@ static int write_batch(struct worker *w)
 #define DROP_LEN (3u << 20) /* long enough for several posts */
 
 /*
- * Start writes and reads; the caller then closes the pool with them
- * outstanding.
+ * Submit long writes and reads, and poll once. The caller then closes the pool
+ * while they are outstanding.
  */
 static int close_with_work(struct rpmem_pool *pool, struct rpmem_pool_op *ops,
 			   char *bytes)
@@ -154,9 +155,9 @@ static int close_with_work(struct rpmem_pool *pool, struct rpmem_pool_op *ops,
 						      : 0;
 }
 
-/* The ledger's records; up to IN_FLIGHT are outstanding. */
+/* The records of the command ledger; up to IN_FLIGHT are outstanding. */
 #define RECORD	  64u
-#define STRIDE	  4096u /* one page each: no flush covers two */
+#define STRIDE	  4096u /* one page each, so that no flush covers two */
 #define IN_FLIGHT 32u
 
 /* The value of every byte of record n. */
@@ -209,7 +210,7 @@ static int write_ledger(struct rpmem_pool *pool, unsigned int rounds)
 	return 0;
 }
 
-/* Check the records whose numbers are on stdin. */
+/* Check the records whose "acked N" lines are on stdin. */
 static int check_numbers(struct rpmem_pool *pool)
 {
 	unsigned char got[RECORD];
@@ -248,7 +249,7 @@ static void *run_thread(void *arg)
 			break;
 		case 4:
 			/*
-			 * Only one thread polls: a poll returns operations of
+			 * Only thread 0, because a poll returns operations of
 			 * all threads.
 			 */
 			if (w->index == 0)
@@ -346,7 +347,7 @@ int main(int argc, char **argv)
 		printf("%llu reconnects, %llu bytes kept\n",
 		       (unsigned long long)info.reconnects,
 		       (unsigned long long)info.kept);
-		/* The library keeps no bytes after a commit of all of them. */
+		/* After a commit of everything the journal must be empty. */
 		if (!failed && info.kept) {
 			fprintf(stderr, "bytes are kept without need\n");
 			failed = -1;

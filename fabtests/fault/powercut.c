@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Simulated power cuts: the shadow must hold every acknowledged record. */
+/* Simulated power cuts: every acknowledged record must be on the medium. */
 #include "config.h"
 
 #include <errno.h>
@@ -21,27 +21,28 @@
 #include "functional/pair.h"
 
 /*
- * A round has three processes. The target runs with the shadow preloaded, and
- * maps the pool. The initiator appends records, commits them in every possible
- * way, and notes acknowledged records in shared memory. This process kills the
- * target at a random moment and compares only the shadow. If caches survive a
- * power cut (-c), it compares the pool instead.
+ * A round has three processes. The target maps the pool; its preloaded library
+ * (shadow.c) writes flushed bytes to a shadow file. The initiator appends
+ * records, commits them in each way, and notes acknowledged records in shared
+ * memory. This process kills the target at a random moment, and looks for these
+ * records in the shadow file. Without the library (only with -c: CPU caches
+ * survive) it looks in the pool.
  */
 
 #define RECORDS (PAIR_POOL / sizeof(struct record))
 #define BATCH	8
 #define WINDOW	32
-#define ENOUGH	400   /* acknowledgements before a cut, at most */
+#define ENOUGH	400   /* most acknowledgements to wait for before a cut */
 #define POLLS	60000 /* polls for ENOUGH, each at least 0.5 ms */
 
 /*
- * In a guest each side is started separately, and the notes are in slots of one
- * file outside of the guest. --initiator FD SEED SLOT ENOUGH prints "enough"
- * after ENOUGH acknowledgements, and continues. The file's owner then runs
- * --check POOL SEED FD SLOT.
+ * In a guest the sides are started separately, and the notes are in slots of a
+ * file outside the guest (FD). --initiator FD SEED SLOT ENOUGH prints "enough"
+ * after ENOUGH acknowledgements, and continues. After the cut --check POOL SEED
+ * FD SLOT compares.
  */
 
-/* Does RPMEM_MSG select connected endpoints? They have no atomics. */
+/* RPMEM_MSG selects connected endpoints, without atomics. */
 static bool is_msg(void)
 {
 	return getenv("RPMEM_MSG");
@@ -100,13 +101,13 @@ struct batch {
 	struct record r[BATCH];
 };
 
-static void *desc; /* local descriptor of the records */
+static void *desc; /* local memory descriptor of the window */
 static volatile uint8_t *acked;
 static uint64_t acked_count, acked_enough;
 
 /*
- * Count one completion of a batch. After the last one note the records as
- * acknowledged.
+ * Count one completion of a batch. After its last one, if none failed, note its
+ * records as acknowledged.
  */
 static void end_batch(struct batch *b, bool ok)
 {
@@ -297,8 +298,8 @@ struct round {
 };
 
 /*
- * Run one incarnation of the target, then compare. The preload library keeps a
- * shadow of the flushed bytes. Without that library compare the pool file.
+ * Run and kill one target, then compare. preload: the shadow library, or NULL
+ * to compare the pool file.
  */
 static void run_round(uint64_t seed, const char *preload, struct round *out)
 {
@@ -335,8 +336,8 @@ static void run_round(uint64_t seed, const char *preload, struct round *out)
 	ipid = spawn_half(iargv, card[0], null, NULL);
 
 	/*
-	 * Kill some rounds before the first acknowledgement, but most after a
-	 * random number of them, so that the machine's speed does not matter.
+	 * Wait for `enough` acknowledgements, and not for a time: the machine's
+	 * speed must not matter. One round of ten waits for none.
 	 */
 	enough = random_below(10) ? 1 + random_below(ENOUGH) : 0;
 	for (int i = 0; i < POLLS && count_flags(flags) < enough; i++) {
@@ -357,7 +358,7 @@ static void run_round(uint64_t seed, const char *preload, struct round *out)
 	pause_us(random_below(20000));
 	kill(tpid, SIGKILL);
 	waitpid(tpid, NULL, 0);
-	pause_us(3000); /* count replies that are in flight */
+	pause_us(3000); /* lets the initiator read replies that are in flight */
 	kill(ipid, SIGKILL);
 	waitpid(ipid, NULL, 0);
 
@@ -389,9 +390,7 @@ static void run_round(uint64_t seed, const char *preload, struct round *out)
 	unlink(shadow);
 }
 
-/*
- * After a restart of the machine: does the pool hold all acknowledged records?
- */
+/* After the machine's restart: does the pool hold all acknowledged records? */
 static int check_pool(const char *pool, uint64_t seed, int fd, int slot)
 {
 	volatile uint8_t *flags = acks_map(fd, slot);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Records whose bytes follow from a seed, compared after power cuts. */
+/*
+ * Records whose bytes follow from a seed and a number, for tests with power
+ * cuts.
+ */
 #ifndef RP_FAULT_RECORD_H
 #define RP_FAULT_RECORD_H
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Random operations under removals, stops and cuts, checked against a model. */
+/*
+ * Random operations while the peer's address is removed, the target stopped, or
+ * connections cut. Each completion and the memory are checked against a model.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +10,7 @@
 #include "fault/testbed.h"
 
 #define TIMEOUT	 200u /* FI_OFI_RPMEM_TIMEOUT, ms */
-#define SETTLE	 300u /* ms in which no late bytes may arrive */
+#define SETTLE	 300u /* ms to wait for late bytes */
 #define WORDS	 2048u
 #define POOL	 65536
 #define LONGEST	 1024u /* longest write, in words */
@@ -17,7 +20,7 @@
 #define ALL_ROWS 480u
 #define AT_ONCE	 8
 
-/* Events of a row, in addition to operations. */
+/* Events that a row mixes into the operations. */
 enum {
 	REMOVALS = 1,
 	STOPS = 2,
@@ -59,7 +62,7 @@ static bool auto_of(size_t row)
 	return row_seed(row) % 4 == 0;
 }
 
-/* The rows to run: all, or those that --only selects. */
+/* Numbers of the rows to run: all, or those that --only selects. */
 static size_t chosen[ALL_ROWS], nchosen;
 
 static void row_name(size_t i, char *name, size_t size)
@@ -90,21 +93,28 @@ static const char *const kind_names[KINDS] = {
 	"commit"};
 
 struct operation {
-	struct bed_op op; /* first: it is the context of the call */
+	struct bed_op op; /* first member: its address is the context */
 	struct operation *next;
 	enum kind kind;
 	uint64_t seq;
 	bool durable; /* an atomic with FI_COMMIT_COMPLETE */
-	/* The words that the operation changes, and their new values. */
+	/* Words that the operation changes, and their new values. */
 	unsigned int first, count;
 	uint64_t *value;
-	/* The words that a commit covers. */
+	/* Words that the operation commits. */
 	unsigned int commit_first, commit_count;
-	/* The failed operation whose words this commit covers. */
+	/*
+	 * The failed operation whose words this commit covers, so that it must
+	 * fail.
+	 */
 	const struct operation *poison;
-	/* The successful commit that covers this operation. */
+	/*
+	 * The commit that covers this operation and has succeeded, so that it
+	 * must succeed.
+	 */
 	const struct operation *vouched;
-	uint64_t was; /* a fetch: the value to return */
+	uint64_t was; /* first word's value at the call: what a fetch must
+		       * return */
 	bool was_sure;
 	uint64_t operand, compare, result;
 	const struct operation *covers[MOST];
@@ -115,8 +125,10 @@ static struct word {
 	uint64_t value; /* value of the last successful operation */
 	uint64_t seq;	/* number of that operation */
 	bool sure;	/* a commit has covered the value */
-	const struct operation *poison; /* failed later than that operation */
-	struct operation *busy;		/* outstanding, changes the word */
+	const struct operation *poison; /* operation that failed on this word
+					 * since then */
+	struct operation *busy;		/* outstanding operation that changes
+					 * the word */
 } words[WORDS];
 
 static struct operation *outstanding;
@@ -131,7 +143,7 @@ static uint64_t in_memory(unsigned int w)
 	return v;
 }
 
-/* Does each byte of v equal that byte of a or of b? */
+/* Is each byte of v the same byte of a or of b? */
 static bool bytes_of_either(uint64_t v, uint64_t a, uint64_t b)
 {
 	for (int i = 0; i < 64; i += 8) {
@@ -143,7 +155,10 @@ static bool bytes_of_either(uint64_t v, uint64_t a, uint64_t b)
 	return true;
 }
 
-/* Check word w as it is now. NULL, or the failure. */
+/*
+ * Check that a committed word has its value, or a mixture with that of an
+ * outstanding operation. Returns NULL, or what is wrong.
+ */
 static const char *check_word(unsigned int w)
 {
 	const struct word *d = &words[w];
@@ -172,7 +187,10 @@ static const char *judge_all(void)
 	return wrong;
 }
 
-/* Record which operations a commit covers at the time when it is posted. */
+/*
+ * Called when a commit is posted: note the outstanding operations and the
+ * poisoned words that it covers.
+ */
 static void record_cover(struct operation *c)
 {
 	for (unsigned int i = 0; i < c->commit_count; i++) {
@@ -197,7 +215,9 @@ static const char *over_failed(const struct operation *c,
 			o->op.err, o->op.status);
 }
 
-/* Record a successful commit. NULL, or the failure. */
+/*
+ * A commit has succeeded: check what it covers. Returns NULL, or what is wrong.
+ */
 static const char *record_commit(const struct operation *c)
 {
 	for (unsigned int i = 0; i < c->ncovers; i++)
@@ -273,8 +293,8 @@ static const char *end_with_error(struct operation *o)
 }
 
 /*
- * Operations stay allocated after their end: a second completion of one must be
- * noticed, and a later commit may wrongly succeed over it.
+ * Process completed operations, and keep them allocated: one may wrongly
+ * complete again, and a later commit may wrongly succeed over a failed one.
  */
 static const char *reap_entries(void)
 {
@@ -317,7 +337,7 @@ static void choose_range(unsigned int *first, unsigned int *count)
 	*first = random_below(WORDS - *count + 1);
 }
 
-/* Choose what the operation does. False: impossible now. */
+/* Choose what the operation does. Returns false if that is impossible now. */
 static bool choose_op(struct operation *o)
 {
 	o->kind = (enum kind)random_below(KINDS);
@@ -332,7 +352,7 @@ static bool choose_op(struct operation *o)
 		o->count = 1;
 	if (!free_words(o->first, o->count, o->kind == SUM || o->kind == CSWAP))
 		return false;
-	/* The store of a THEN is outside of the range that the THEN commits. */
+	/* The store of a THEN must be outside the range that it commits. */
 	if (o->kind == THEN && o->first >= o->commit_first &&
 	    o->first < o->commit_first + o->commit_count)
 		return false;
@@ -405,7 +425,7 @@ static void start_op(void)
 	noutstanding++;
 }
 
-/* The time at which a stopped target is continued. */
+/* When a stopped target is continued. */
 static double continue_at;
 
 static const char *cause_event(unsigned int events)
@@ -442,8 +462,8 @@ static const char *cause_event(unsigned int events)
 }
 
 /*
- * Wait until all operations have ended. Then no word may change, and new
- * operations must succeed.
+ * Wait until all operations have completed. After that no word may change, and
+ * new commits must succeed.
  */
 static const char *check_end(void)
 {

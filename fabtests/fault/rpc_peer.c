@@ -24,16 +24,19 @@
 
 #define LONGEST 3000u
 #define REPLY	500u
-#define WINDOW	40u /* more than the ring has room for */
+#define WINDOW	40u /* more calls than the ring has room for */
 #define TRIES	3   /* while the server is silent, for 5 seconds each */
 
-/* The head of call k. k = 0 asks for the number of the last call. */
+/*
+ * The first bytes of a call. k = 0 is a query: the reply has the number of the
+ * last call.
+ */
 struct head {
 	uint64_t k;
-	uint64_t replied; /* the client has all replies up to this call */
+	uint64_t replied; /* the client has read all replies up to this call */
 };
 
-/* The effects of one client's calls. */
+/* The state that the calls of one client change, in the file STATE. */
 struct record {
 	unsigned char client[RPMEM_RPC_ID];
 	uint64_t sequence; /* sequence of the last call */
@@ -68,7 +71,9 @@ static int wrong(const char *what, const struct rpmem_rpc_call *c, uint64_t k,
 	return -1;
 }
 
-/* Process a call once. *k: the number to reply. */
+/*
+ * Process a call, unless it was processed before. *k: the number for the reply.
+ */
 static int process(int fd, struct record *r, const struct rpmem_rpc_call *c,
 		   uint64_t *k)
 {
@@ -159,8 +164,8 @@ static int is_reply(const unsigned char *bytes, size_t len, uint64_t k)
 }
 
 /*
- * Ask for the last processed call. The server processes calls of an earlier
- * client process first.
+ * Query the number of the last processed call. The server first processes calls
+ * that an earlier client process left in the ring.
  */
 static int resume(struct rpmem_rpc *rpc, uint64_t *k)
 {
@@ -180,7 +185,7 @@ static int resume(struct rpmem_rpc *rpc, uint64_t *k)
 	return 0;
 }
 
-/* A call has a new state: check and print it. */
+/* rpmem_rpc_poll() has returned this call: check its new state and print it. */
 static int changed(struct one *o, uint64_t *acked, uint64_t *replied)
 {
 	if (o->op.result) {
@@ -253,8 +258,8 @@ static int call(struct rpmem_rpc *rpc, uint64_t k)
 }
 
 /*
- * Connect. On a loaded machine a server may get no CPU time for 5 seconds: the
- * client says that it is silent. Any other error is one.
+ * Connect. Tries again if the client calls the server silent: on a loaded
+ * machine it may get no CPU time for 5 seconds.
  */
 static int connect_to(struct rpmem_rpc **rpc, const char *where,
 		      const unsigned char *id)

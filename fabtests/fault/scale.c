@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Many commits, ranges, bytes and peers at once. The arguments select the case.
+ * The program of the scale tests: many commits, ranges, bytes or peers at once.
+ * The arguments select the case.
  */
 #include "config.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Many commits, ranges, bytes and peers at once: code shared by the cases. */
+/* Code that the cases of the scale tests share. */
 #ifndef RP_TEST_SCALE_H
 #define RP_TEST_SCALE_H
 
@@ -12,12 +12,12 @@
 #include "functional/pair.h"
 
 /*
- * Processes are forked from a driver that never calls libfabric, and
- * communicate in shared memory. A process ends by itself or with the driver.
+ * The main process never calls libfabric. It forks processes that communicate
+ * in shared memory, and that end by themselves or with it.
  */
 typedef void (*scale_fn)(void *shared, unsigned int number);
 pid_t scale_fork(scale_fn fn, void *shared, unsigned int number);
-/* Wait for the end of the process. True: it succeeded. */
+/* Wait for the end of the process. Returns true if its exit status is 0. */
 bool scale_join(pid_t pid);
 void scale_kill(pid_t pid);
 /* Allocate zeroed memory that forked processes share. */
@@ -25,7 +25,7 @@ void *scale_shared(size_t len);
 
 double scale_now(void);
 void scale_sleep_ms(unsigned int ms);
-/* Resident bytes of a process, and the number of its open descriptors. */
+/* Resident memory of a process in bytes, and its number of open descriptors. */
 size_t scale_rss(pid_t pid);
 unsigned int scale_fds(pid_t pid);
 
@@ -37,7 +37,7 @@ struct scale_pool {
 };
 /* Map len bytes of a sparse file. The caller deletes the file. */
 char *scale_map(const char *path, size_t len);
-/* Register the pool, and fill in the card. */
+/* Register the pool as persistent, and fill in the card (address, key). */
 void scale_export(struct side *s, struct scale_pool *p, struct card *c);
 /* Poll until *stop is set. */
 void scale_serve(struct side *s, const atomic_bool *stop);

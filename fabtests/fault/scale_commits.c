@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Sixteen processes commit to one target: no record is lost, and the target's
- * memory does not grow.
+ * 16 processes commit to one target: no record is lost, and the target's memory
+ * does not grow.
  */
 #include "config.h"
 
@@ -18,13 +18,13 @@
 #define INITIATORS 16
 #define WINDOW	   16
 /*
- * Room for the buffers that ofi_rxm allocates at once (see setenv() below), and
- * for some pages.
+ * Limit of the growth: one allocation of buffers by ofi_rxm (see
+ * FI_OFI_RXM_BUFFER_SIZE below), and some pages.
  */
 #define RSS_GROWTH (2u << 20)
 #define FDS	   (INITIATORS * 8 + 64)
 
-/* Every record has its own offset, so all records can be checked. */
+/* A record. Each has its own offset, so all can be checked at the end. */
 struct record {
 	uint64_t initiator, seq;
 	uint8_t bytes[40];
@@ -66,7 +66,10 @@ static void run_target(void *shared, unsigned int number)
 	struct side s;
 
 	side_open(&s, &o);
-	/* Populate the pool first, so that only the provider can grow. */
+	/*
+	 * Populate the pool's pages first: later only the provider and the base
+	 * can make the process grow.
+	 */
 	MUST(madvise(w->pool.map, w->pool.len, MADV_POPULATE_WRITE) ? -errno
 								    : 0);
 	scale_export(&s, &w->pool, &w->card);
@@ -74,7 +77,10 @@ static void run_target(void *shared, unsigned int number)
 	scale_serve(&s, &w->stop);
 }
 
-/* Post half of the records as durable writes, half as a write and a commit. */
+/*
+ * Post one record: if its number is odd, as a durable write; else as a write
+ * and a commit. *ends: completions to wait for.
+ */
 static void post_records(struct side *s, struct world *w, struct record *r,
 			 uint64_t at, void *context, unsigned int *ends)
 {
@@ -161,7 +167,10 @@ static unsigned long count_acked(const struct world *w)
 	return n;
 }
 
-/* Wait for the initiators, and measure the target's memory meanwhile. */
+/*
+ * Wait for the initiators, and measure the target's memory and descriptors
+ * meanwhile.
+ */
 static void watch_target(struct world *w, pid_t t, pid_t *initiators)
 {
 	unsigned long total = w->each * INITIATORS, done = 0, tenth = 0;
@@ -194,8 +203,8 @@ static void watch_target(struct world *w, pid_t t, pid_t *initiators)
 	       "most after that, %u descriptors at most\n",
 	       done, scale_now() - start, at_ten >> 10, most >> 10, fds);
 	/*
-	 * Kill the target before the endpoints close: acknowledged records must
-	 * survive.
+	 * Kill the target before it could flush anything when it closes:
+	 * acknowledged records must survive.
 	 */
 	scale_kill(t);
 	for (unsigned int i = 0; i < INITIATORS; i++)
@@ -204,8 +213,8 @@ static void watch_target(struct world *w, pid_t t, pid_t *initiators)
 	       "16 initiators: %lu of %lu commits were acknowledged", done,
 	       total);
 	/*
-	 * Sanitizers keep freed memory, and a short run measures only
-	 * connections.
+	 * Check the growth only in long runs without sanitizers: a short run
+	 * measures mostly connections, and sanitizers keep freed memory.
 	 */
 	if (total >= 50000 && !(sanitizer && *sanitizer))
 		tap_ok(most - at_ten <= RSS_GROWTH,
@@ -222,8 +231,7 @@ static void check_file(const struct world *w, const char *media)
 
 	for (unsigned int i = 0; i < INITIATORS; i++) {
 		/*
-		 * Check the acknowledged records: all records, unless a commit
-		 * failed.
+		 * If no commit failed, these are all records of the initiator.
 		 */
 		for (unsigned long seq = 0; seq < atomic_load(&w->acked[i]);
 		     seq++, n++) {
@@ -245,15 +253,15 @@ void scale_commits(unsigned long total, const char *file)
 	char *media;
 
 	/*
-	 * ofi_rxm 1.17 expects 256 peers, and makes a ring of 10 MB. The first
-	 * pass through this ring touches 47 new bytes for each of the first
-	 * 220,000 commits.
+	 * ofi_rxm 1.17 expects 256 peers by default, and makes a ring of 10 MB.
+	 * In its first pass through the ring each of 220,000 commits touches 47
+	 * new bytes, which would look like a leak.
 	 */
 	setenv("FI_UNIVERSE_SIZE", "16", 1);
 	/*
-	 * ofi_rxm also allocates 1024 buffers of this size at a time, by
-	 * default 16 MB. It allocates more when more messages wait (in two of
-	 * five runs once).
+	 * ofi_rxm also allocates 1024 buffers of this size at once (by default
+	 * 16 MB), and 1024 more when more messages wait, as in two of five
+	 * runs.
 	 */
 	setenv("FI_OFI_RXM_BUFFER_SIZE", "1024", 1);
 	w->each = (total / INITIATORS + WINDOW - 1) / WINDOW * WINDOW;
@@ -265,8 +273,8 @@ void scale_commits(unsigned long total, const char *file)
 		pids[i] = scale_fork(run_initiator, w, i);
 	watch_target(w, t, pids);
 	/*
-	 * Compare the file's shadow, which each msync writes, if there is a
-	 * shadow.
+	 * With RPMEM_SHADOW compare the shadow file, to which each msync()
+	 * copies (shadow.c).
 	 */
 	media = spec ? scale_map(strrchr(spec, ':') + 1, w->pool.len)
 		     : w->pool.map;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Every node commits to every other node: the time of one commit does not grow.
+ * Processes with several endpoints each ("nodes"): every endpoint commits to
+ * every other. The work of one commit must not grow with their number.
  */
 #include "config.h"
 
@@ -17,7 +18,7 @@
 #define WINDOW	32
 #define SLOT	64
 
-/* Each node fills in its part; then all nodes read. */
+/* Shared by all nodes. Each writes its cards before the first barrier. */
 struct world {
 	unsigned int nodes, eps, all;
 	struct card card[MAX_EPS];
@@ -42,8 +43,8 @@ static void poll_once(struct node *n, int timeout)
 	struct fi_cq_tagged_entry e;
 	struct fi_cq_err_entry err = {0};
 	/*
-	 * fi_cq_sread(), because ofi_rxm reads connection events in every 128th
-	 * read.
+	 * To wait, call fi_cq_sread(): fi_cq_read() of ofi_rxm reads connection
+	 * events only in every 128th call.
 	 */
 	ssize_t got = timeout ? fi_cq_sread(n->s.cq, &e, 1, NULL, timeout)
 			      : fi_cq_read(n->s.cq, &e, 1);
@@ -57,7 +58,10 @@ static void poll_once(struct node *n, int timeout)
 		n->outstanding--;
 }
 
-/* Wait for all nodes. Poll meanwhile: other nodes need this node's progress. */
+/*
+ * A barrier of all nodes. Polls meanwhile, because other nodes need this node's
+ * progress.
+ */
 static void meet_others(struct node *n, unsigned int at)
 {
 	atomic_fetch_add(&n->w->met[at], 1);
@@ -136,7 +140,7 @@ static void send_one(struct node *n, unsigned int mine, unsigned int to,
 	n->outstanding++;
 }
 
-/* CPU time of this process: independent of the machine's load. */
+/* CPU time of this process in ns: it does not depend on the machine's load. */
 static unsigned long cpu_time_used(void)
 {
 	struct timespec t;
@@ -167,8 +171,8 @@ static void run_node(void *shared, unsigned int number)
 		for (unsigned int i = 0; i < w->all; i++)
 			for (unsigned int k = 0; k < w->eps; k++) {
 				/*
-				 * Start at different peers, so that the nodes
-				 * do not all commit to one peer.
+				 * Each node starts at another peer, so that not
+				 * all commit to one peer at once.
 				 */
 				unsigned int to =
 					(i + number * w->eps) % w->all;
@@ -205,7 +209,10 @@ static void run_node(void *shared, unsigned int number)
 	meet_others(n, ROUNDS + 2);
 }
 
-/* Microseconds of CPU time for one commit, measured when all are connected. */
+/*
+ * Run the mesh. Returns the microseconds of CPU time for one commit, in the
+ * last round, when all are connected.
+ */
 static double measure_mesh(unsigned int nodes, unsigned int eps)
 {
 	struct world *w = scale_shared(sizeof(*w));
@@ -241,7 +248,7 @@ void scale_mesh(unsigned int nodes, unsigned int eps)
 		MUST(-EINVAL);
 	/*
 	 * With its default buffers of 16 KiB an endpoint of ofi_rxm takes 100
-	 * MB.
+	 * MB of memory.
 	 */
 	setenv("FI_OFI_RXM_BUFFER_SIZE", "1024", 1);
 	few = measure_mesh(nodes, eps / 4);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The memory of one more peer, at both ends, compared with that of the base. */
+/*
+ * The memory that one more peer costs at the target and at itself, beyond what
+ * it costs on the base alone.
+ */
 #include "config.h"
 
 #include <errno.h>
@@ -27,9 +30,10 @@ struct world {
 	const char *prov;
 	unsigned int max;
 	atomic_bool ready, stop;
-	atomic_uint requested; /* measurement requested from the target */
+	atomic_uint requested; /* number of the measurement that the target
+				* must make */
 	atomic_uint measured;
-	/* Sizes: [few, many][target, initiator][heap, RSS]. */
+	/* Sizes in bytes: [few, many peers][target, initiator][heap, RSS]. */
 	size_t size[2][2][SIZES];
 };
 
@@ -71,7 +75,10 @@ static void run_target(void *shared, unsigned int number)
 	}
 }
 
-/* Use a new endpoint: write, and over ofi_rpmem commit. */
+/*
+ * Write by a new endpoint: durably over ofi_rpmem, with delivery-complete on
+ * the base.
+ */
 static void join_endpoint(struct world *w, struct side *s, struct fid_ep *ep)
 {
 	struct fi_rma_iov at = {w->card.pool_addr, 64, w->card.pool_key};
@@ -128,7 +135,10 @@ static void run_initiator(void *shared, unsigned int number)
 	}
 }
 
-/* Measure the memory that one more peer costs at each end. */
+/*
+ * Measure the memory that one more peer costs at each end, over prov (NULL:
+ * ofi_rpmem).
+ */
 static void per_peer(const char *prov, unsigned int max, double cost[2][SIZES])
 {
 	struct world *w = scale_shared(sizeof(*w));
@@ -159,7 +169,7 @@ void scale_peers(unsigned int max)
 		MUST(-EINVAL);
 	/*
 	 * With its default buffers of 16 KiB an endpoint of ofi_rxm takes 100
-	 * MB.
+	 * MB of memory.
 	 */
 	setenv("FI_OFI_RXM_BUFFER_SIZE", "1024", 1);
 	setenv("FI_OFI_RXM_MSG_RX_SIZE", "16", 1);

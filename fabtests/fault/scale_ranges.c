@@ -122,7 +122,7 @@ static void run_many_ranges(void *shared, unsigned int number)
 	       "the error names the range at fault: %" PRIu64 ", \"%s\"",
 	       err.data, text);
 	tap_ok(side_quiet(&s), "and is the only one");
-	/* The failed commit must leave no state. */
+	/* The failed commit must not make later ones fail. */
 	v[w->n / 2].addr = w->card.pool_addr;
 	tap_ok(!commit_and_wait(&s, v, w->n, &err), "the next commit succeeds");
 	side_close(&s);
@@ -158,7 +158,7 @@ void scale_ranges(size_t n, const char *file)
 
 /* --- a file with holes --- */
 
-/* Write and commit bytes at this offset, then compare them with the file's. */
+/* Write and commit 4 KiB at this offset, then compare them with the file. */
 static void probe_offsets(struct side *s, const struct world *w,
 			  const char *file, uint64_t at)
 {
@@ -206,8 +206,8 @@ static void check_region(uint64_t len, const char *file)
 	probe_offsets(&s, w, file, len - 4096);
 
 	/*
-	 * One range across the offset of 4 GiB, whose ends are written
-	 * separately.
+	 * Commit one range of more than 4 GiB, with bytes written on both sides
+	 * of the offset of 4 GiB.
 	 */
 	write_and_wait(&s, w, 2 * GIB, "left", 4);
 	write_and_wait(&s, w, 5 * GIB, "right", 5);

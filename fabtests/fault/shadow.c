@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Preloaded into a target: writes a second file, the shadow, with exactly the
- * durable bytes. These are bytes covered by a successful msync, flushed cache
- * lines after the next drain, and a pool's header after an fdatasync.
+ * Preloaded into a target: copies exactly the durable bytes to a second file,
+ * the shadow. Durable are bytes that a successful msync() covered, cache lines
+ * that were flushed before a drain, and a pool's header after fdatasync().
  */
 #include "config.h"
 
@@ -27,11 +27,12 @@
 #define PAGE 4096u
 
 /*
- * RPMEM_SHADOW=POOL:SHADOW: copy one file, to the same offsets.
+ * RPMEM_SHADOW=POOL:SHADOW: the shadow of one file, with the same offsets.
  *
- * RPMEM_MEDIUM=FILE:BASE: copy all persistent memory, by physical address from
- * BASE (hexadecimal) on. FILE is mapped, and may be memory of a device. The
- * copy lacks bytes that the kernel writes back, as for msync.
+ * RPMEM_MEDIUM=FILE:BASE: the shadow of all persistent memory, at its physical
+ * address minus BASE (hexadecimal). FILE is mapped, and may be memory of a
+ * device. This shadow has flushed lines only: bytes that msync() covers are
+ * missing.
  */
 static int shadow_fd = -1;
 static dev_t pool_dev;
@@ -88,7 +89,7 @@ __attribute__((constructor)) static void shadow_open(void)
 		perror(colon + 1);
 		abort();
 	}
-	/* The first msync finds a pool that is created later. */
+	/* If the pool does not exist yet, pool_offset() finds it later. */
 	if (!stat(pool, &st)) {
 		pool_dev = st.st_dev;
 		pool_ino = st.st_ino;
@@ -96,7 +97,8 @@ __attribute__((constructor)) static void shadow_open(void)
 }
 
 /*
- * The pool file's offset that is mapped at addr; -1: addr is not in the pool.
+ * The offset in the pool file that is mapped at addr; -1: addr is not in the
+ * pool.
  */
 static off_t pool_offset(uintptr_t addr)
 {
@@ -126,7 +128,10 @@ static off_t pool_offset(uintptr_t addr)
 	return found;
 }
 
-/* The medium's offset of addr's page; -1: addr is not in persistent memory. */
+/*
+ * The offset of addr's page in the medium; -1: addr is not in persistent
+ * memory.
+ */
 static off_t page_place(uintptr_t addr)
 {
 	const uint64_t present = 1ull << 63, frame = (1ull << 55) - 1;
@@ -137,7 +142,7 @@ static off_t page_place(uintptr_t addr)
 	(void)*(const volatile char *)addr;
 	if (pread(pagemap_fd, &entry, sizeof(entry), at) != sizeof(entry))
 		abort();
-	/* Frame 0 means that this process may not read frame numbers. */
+	/* Frame 0: without privilege the kernel hides frame numbers. */
 	if (!(entry & present) || !(entry & frame))
 		abort();
 	entry = (entry & frame) * PAGE - medium_base;
@@ -160,8 +165,9 @@ __attribute__((visibility("default"))) int msync(void *addr, size_t len,
 	if (at < 0)
 		return real(addr, len, flags);
 	/*
-	 * An msync surely covers only bytes from before the call. One call at a
-	 * time, so that an older copy of a page never replaces a newer one.
+	 * Copy the bytes before the call, because only those are surely
+	 * flushed. The lock admits one call at a time, so that an older copy of
+	 * a page never replaces a newer one.
 	 */
 	copy = malloc(len);
 	if (!copy)
@@ -184,7 +190,7 @@ static bool is_pool(int fd)
 	       st.st_dev == pool_dev;
 }
 
-/* Through its file fi_rpmemd writes only the header of a pool. */
+/* fi_rpmemd writes the pool through the file only to change its header. */
 __attribute__((visibility("default"))) int fdatasync(int fd)
 {
 	static int (*real)(int);
@@ -203,8 +209,8 @@ __attribute__((visibility("default"))) int fdatasync(int fd)
 }
 
 /*
- * Lines flushed by this thread until the thread's next drain, which waits for
- * no other thread's flushes. A copy is made at the time of its flush.
+ * Copies of lines that this thread has flushed since its last drain. The copy
+ * is made at the flush. A drain waits only for its own thread's flushes.
  */
 struct line {
 	struct line *next;
@@ -261,14 +267,20 @@ static void shadow_flush(const void *addr, size_t len)
 	real_flush(addr, len);
 }
 
-/* Called by the provider with fault points for its non-temporal stores. */
+/*
+ * Called after non-temporal stores by the provider that is built with fault
+ * injection points.
+ */
 void rpmem_shadow_streamed(const void *addr, size_t len)
 {
 	if (is_watched())
 		range_leaves_cache(addr, len);
 }
 
-/* Write from the list's end: newer copies of a line are nearer to its head. */
+/*
+ * Write the copies to the shadow, oldest first: they are at the end of the
+ * list.
+ */
 static void lines_arrive(struct line *l)
 {
 	if (!l)
@@ -289,8 +301,8 @@ static void shadow_drain(void)
 }
 
 /*
- * Find a function of libpmem2, which the provider loads by itself: RTLD_NEXT
- * does not find it.
+ * Find a function of libpmem2. The provider loads that library by dlopen(), so
+ * RTLD_NEXT does not find it.
  */
 static void *real_function(const char *name)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A target falls silent while one thread sleeps in fi_cq_sread() and another
- * thread posts: the new deadline must wake the sleeping thread in time.
+ * A target falls silent while one thread sleeps in fi_cq_sread(). Then another
+ * thread posts: the deadline of its operation must wake the sleeping thread.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -47,7 +47,8 @@ static void *sleep_on_queue(void *arg)
 {
 	struct side *s = arg;
 	/*
-	 * The timeout is one second. An idle connection is closed after 60 s.
+	 * 30 s is longer than FI_OFI_RPMEM_TIMEOUT (1 s), and less than the 60
+	 * s after which an idle connection is closed.
 	 */
 	ssize_t n = fi_cq_sread(s->cq, &e, 1, NULL, 30000);
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Private connections over the simulated fabric: operations and memory. */
+/*
+ * The ops of prov/rc over the simulated fabric pmsim: operations, receives,
+ * completions and memory.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,19 +15,23 @@
 /* Size of the completion queue. */
 #define CQ_SIZE 1024
 #define BATCH	16
-/* Registrations tried, each with another random key, while keys are in use. */
+/*
+ * How often a registration is tried with a new random key, while the key is in
+ * use.
+ */
 #define KEY_TRIES 4
 #define INJECT	  256
 
 /*
- * Contexts of completions point to operations. With one of these bits set, they
- * point to a receive or to a copied SEND. NULL: a write that nobody awaits.
+ * The context of a completion is a pointer to an operation, or, with one of
+ * these bits set, to a receive or a copied SEND. NULL: a part of a write, which
+ * is not the last one.
  */
 #define CONTEXT_RECV   1ul
 #define CONTEXT_COPIED 2ul
 #define CONTEXT_BITS   3ul
 
-/* A SEND with more segments than the fabric allows, in one buffer. */
+/* A copy of a SEND that has more segments than the fabric allows. */
 struct copied {
 	struct rp_channel_op *op;
 	uint8_t bytes[];
@@ -117,7 +124,7 @@ static void close_fid(struct fid *fid)
 		       fi_strerror(-ret));
 }
 
-/* Close the objects; an object closes before those that it refers to. */
+/* Close the objects in an order in which none is still used by another. */
 static void sim_close(struct rp_rc *rc)
 {
 	struct sim_rc *f = sim_rc(rc);
@@ -139,8 +146,8 @@ static void sim_close(struct rp_rc *rc)
 /* --- operations --- */
 
 /*
- * Copy an operation's bytes, if they fit into size. Returns their number in any
- * case.
+ * Copy an operation's bytes to `to`, if they fit into size. Returns their
+ * number in any case.
  */
 static size_t copy_op(const struct rp_channel_op *op, uint8_t *to, size_t size)
 {
@@ -207,7 +214,10 @@ static ssize_t post_send(struct sim_channel *fc, struct rp_channel_op *op)
 	return fi_sendmsg(fc->ep, &m, FI_COMPLETION);
 }
 
-/* Post a part of a WRITE or READ. The last part completes the operation. */
+/*
+ * Post a part of a WRITE or READ. Only the last part has a context and a
+ * completion.
+ */
 static ssize_t post_part(struct sim_channel *fc, const struct rp_channel_op *op,
 			 const struct iovec *iov, size_t count,
 			 const struct fi_rma_iov *rma, void *context)
@@ -238,9 +248,10 @@ static size_t iov_total(const struct iovec *iov, size_t count)
 }
 
 /*
- * Post several messages if an operation has more segments than the fabric
- * allows. The fabric executes them in order, so the last completion covers all.
- * An error after the first part cannot be retried, and ends the channel.
+ * Post an operation as several messages if it has more segments than the fabric
+ * allows. The fabric executes them in order, so the completion of the last one
+ * covers all. An error behind the first part ends the channel, because the
+ * parts cannot be posted again.
  */
 static ssize_t post_rma(struct sim_channel *fc, struct rp_channel_op *op)
 {
@@ -352,8 +363,8 @@ int sim_recvs_open(struct sim_channel *fc)
 }
 
 /*
- * Copy r's message into rc's receive `to`, complete `to`, and repost r. No
- * callback runs meanwhile, so c stays valid.
+ * Copy the message of r into the receive `to`, complete `to`, and post r again.
+ * c stays valid, because no callback runs meanwhile.
  */
 static void deliver_message(struct sim_rc *f, struct rp_rc_recv *to,
 			    struct sim_recv *r)
@@ -391,7 +402,8 @@ static void end_recv(struct sim_rc *f, struct sim_recv *r, size_t len, int err)
 	r->channel->nrecvs--;
 	if (err || len > sizeof(r->buf)) {
 		/*
-		 * If c is still connecting, a CM event with the cause follows.
+		 * An error of a connecting channel: a CM event will tell the
+		 * cause.
 		 */
 		if (c->state == RP_RC_CONNECTING)
 			f->rc.poll_now = true;
@@ -408,7 +420,7 @@ static void end_recv(struct sim_rc *f, struct sim_recv *r, size_t len, int err)
 	deliver_message(f, to, r);
 }
 
-/* Free a channel's receives, all of which the fabric has returned. */
+/* Free a channel's receives. The fabric has returned all of them. */
 static void recvs_free(struct sim_rc *f, struct sim_channel *fc)
 {
 	struct sim_recv *r, *next;
@@ -483,7 +495,10 @@ void sim_shut(struct rp_rc_channel *c)
 		close_fid(&fc->ep->fid);
 	}
 	fc->ep = NULL;
-	/* The fabric has flushed each entry: read all of them. */
+	/*
+	 * Closing the endpoint has completed all its operations and receives:
+	 * read these completions.
+	 */
 	while ((c->nposted || fc->nrecvs) && sim_poll(c->rc, BATCH))
 		;
 	if (fc->nrecvs)
@@ -508,7 +523,7 @@ static int sim_reg(struct rp_rc *rc, void *buf, size_t len, unsigned int access,
 		may |= FI_REMOTE_READ;
 	if (access & RP_RC_REMOTE_WRITE)
 		may |= FI_REMOTE_WRITE;
-	/* Memory for local operations alone needs no registration. */
+	/* The fabric needs no registration for local access. */
 	if (!may)
 		return 0;
 	for (int i = 0; i < KEY_TRIES && ret == -FI_ENOKEY; i++) {

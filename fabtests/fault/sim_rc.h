@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Private connections over the simulated fabric: declarations of both files. */
+/*
+ * Private connections over the simulated fabric pmsim, for host_sim.c:
+ * declarations of sim_rc.c and sim_rc_cm.c.
+ */
 #ifndef SIM_RC_H
 #define SIM_RC_H
 
@@ -18,20 +21,23 @@
 
 /*
  * A receive buffer posted to the fabric for one channel. Its message is copied
- * into a receive of rc's pool (struct rp_rc_recv), which has the same length.
+ * into a receive of all channels (struct rp_rc_recv), which has the same
+ * length.
  */
 struct sim_recv {
 	TAILQ_ENTRY(sim_recv) link;
 	struct sim_channel *channel;
-	size_t len; /* length of a message without receive */
+	size_t len; /* length of its message, while that waits */
 	uint8_t buf[RP_WIRE_MAX_MSG];
 };
 
 struct sim_rc {
 	struct rp_rc rc;
-	struct rp_rc_recvs pool;	/* free receives */
-	TAILQ_HEAD(, sim_recv) waiting; /* messages that await a free receive */
-	struct fi_info *info;		/* attributes without addresses */
+	struct rp_rc_recvs pool; /* free receives */
+	TAILQ_HEAD(, sim_recv)
+	waiting;	      /* messages that wait for a receive
+			       * in pool */
+	struct fi_info *info; /* attributes without addresses */
 	struct fid_fabric *fabric;
 	struct fid_domain *domain;
 	struct fid_eq *eq;
@@ -44,10 +50,11 @@ struct sim_rc {
 
 struct sim_channel {
 	struct rp_rc_channel c;
-	struct fid_ep *ep; /* its context is this struct */
+	struct fid_ep *ep; /* its context is &c */
 	/*
-	 * Post nothing before: the fabric would send messages before its own
-	 * reply to the connection request.
+	 * Set by FI_CONNECTED. Nothing is posted before, because the fabric
+	 * would deliver messages before its own reply to the connection
+	 * request.
 	 */
 	bool connected;
 	struct sim_recv *recvs; /* an array of SIM_RECVS receives */

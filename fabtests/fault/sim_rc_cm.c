@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Private connections over the simulated fabric: listen, connect, accept,
+ * Private connections over the simulated fabric pmsim: listen, connect, accept,
  * events.
  */
 #include <errno.h>
@@ -52,7 +52,7 @@ int sim_listen(struct rp_rc *rc, const union rp_rc_addr *at, size_t len,
 	info->src_addrlen = len;
 	ret = pep_open(f, info);
 	fi_freeinfo(info);
-	/* The fabric may not report the errno of a busy port. */
+	/* The fabric may report a busy port by another errno. */
 	if (ret)
 		return at->in.sin_port ? -EADDRINUSE : ret;
 	ret = fi_getname(&f->pep->fid, &bound, &size);
@@ -62,8 +62,8 @@ int sim_listen(struct rp_rc *rc, const union rp_rc_addr *at, size_t len,
 }
 
 /*
- * Open an endpoint with selective completion: operations that nobody awaits get
- * no completion.
+ * Open an endpoint with selective completion, because only the last part of a
+ * WRITE or READ needs a completion.
  */
 static int ep_open(struct rp_rc_channel *c, struct fi_info *info)
 {
@@ -94,7 +94,7 @@ int sim_connect(struct rp_rc_channel *c, size_t addr_len, const void *data,
 	struct sim_rc *f = sim_rc(c->rc);
 	int ret;
 
-	/* The address format selects the socket's family. */
+	/* The address format selects IPv4 or IPv6. */
 	f->info->addr_format = address_format(&c->peer);
 	ret = ep_open(c, f->info);
 	return ret ? ret : fi_connect(sim_channel(c)->ep, &c->peer, data, len);
@@ -131,7 +131,10 @@ void sim_reject(struct rp_rc *rc, void *handle, const void *data, size_t len)
 	fi_freeinfo(info);
 }
 
-/* The errno of a loss. Values left over from other calls become ECONNRESET. */
+/*
+ * The errno of a lost connection. Values that other calls left in errno become
+ * ECONNRESET.
+ */
 static int loss_errno(int err)
 {
 	return err <= 0 || err == EINPROGRESS || err == EAGAIN ? ECONNRESET
@@ -172,7 +175,10 @@ static void end_connect(struct rp_rc_channel *c, const void *data, size_t len)
 	rp_rc_set_connected(c, data, len);
 }
 
-/* Handle one event. The fabric has dropped the events of closed endpoints. */
+/*
+ * Handle one event. Its endpoint is open: the fabric drops the events of closed
+ * ones.
+ */
 static bool read_event(struct sim_rc *f)
 {
 	union {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * When the error entry of a write or read arrives, the program may reuse its
- * buffer.
+ * A program may reuse the buffer of a write or read when it has read the error
+ * entry: nothing reads or writes the buffer later.
  */
 #include "config.h"
 
@@ -13,20 +13,20 @@
 #include "fault/testbed.h"
 
 #define TIMEOUT	 300u	     /* FI_OFI_RPMEM_TIMEOUT, ms */
-#define SETTLE	 300u	     /* ms in which no late bytes may arrive */
+#define SETTLE	 300u	     /* ms to wait for late bytes */
 #define SIZE	 (32u << 20) /* more bytes than sockets buffer */
 #define POOL	 (SIZE + 65536)
 #define PIECES	 2048u
 #define READ_LEN (1u << 20)
 #define AT_ONCE	 4
-#define RELEASE	 0.1 /* s in which writes may end before SIGCONT */
+#define RELEASE	 0.1 /* s for operations to complete before SIGCONT */
 
 enum shape {
 	DURABLE,     /* one durable write */
 	VECTOR,	     /* one durable write from four buffers */
 	WITH_COMMIT, /* one write and one commit */
 	MANY,	     /* durable writes until the queue is full */
-	READS,	     /* reads, their responses received in part */
+	READS,	     /* reads, of which some responses have arrived */
 	SHAPES,
 };
 static const char *const shapes[SHAPES] = {
@@ -85,7 +85,10 @@ static ssize_t post_vector(struct bed_op *op)
 	return fi_writemsg(b.s.ep, &msg, FI_COMMIT_COMPLETE | FI_COMPLETION);
 }
 
-/* Post the operations of this shape. A call that fails has started nothing. */
+/*
+ * Post the operations of this shape, and count them in `posted`. A call that
+ * fails has started nothing.
+ */
 static void post_shape(enum shape shape)
 {
 	const size_t piece = SIZE / PIECES;
@@ -126,15 +129,15 @@ static void post_shape(enum shape shape)
 	}
 }
 
-/* Wait until every operation has ended. NULL, or the failure. */
+/* Wait until every operation has completed. Returns NULL, or what is wrong. */
 static const char *wait_for_ends(void)
 {
 	double end = bed_now() + BED_DEADLINE;
 	bool failed = false;
 
 	/*
-	 * Wait for the last one: a write without its own commit has no
-	 * deadline.
+	 * Wait for the last one first: it has a deadline, and a write without
+	 * its own commit has none.
 	 */
 	if (posted && !bed_wait(&b, &ops[posted - 1], BED_DEADLINE))
 		return "the last operation did not end";
@@ -194,7 +197,7 @@ static const char *row_run(size_t row)
 	wrong = wait_for_ends();
 	if (wrong)
 		return wrong;
-	/* The program now reuses its buffer. */
+	/* All error entries are read: reuse the buffer. */
 	memset(mark, 0x5a, sizeof(mark));
 	if (REUSE(row) == OVERWRITE)
 		memset(source, 0x5a, SIZE);

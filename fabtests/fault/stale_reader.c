@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A preloaded reader of a pool whose small reads get the bytes of before. */
+/*
+ * Preloaded into a program that reads a pool: its small reads return old bytes.
+ */
 #include "config.h"
 
 #include <dlfcn.h>
@@ -15,7 +17,9 @@
 typedef int read_fn(struct rpmem_pool *pool, void *buf, size_t len,
 		    uint64_t offset);
 
-/* A small read returns the bytes of the small read before it, at first zeros.
+/*
+ * Each small read returns the bytes of the previous small read; the first one,
+ * zeros.
  */
 __attribute__((visibility("default"))) int
 rpmem_pool_read(struct rpmem_pool *pool, void *buf, size_t len, uint64_t offset)

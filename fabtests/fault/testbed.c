@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A target that is stopped and continued, and an initiator whose calls are
- * bounded.
+ * A target that a test can stop and continue, and an initiator whose waits have
+ * limits.
  */
 #include "config.h"
 
@@ -30,7 +30,10 @@
 
 /* Seconds after which a row that has not ended is killed. */
 #define ROW_LIMIT 150
-/* Seconds of -FI_EAGAIN after which a stopped target is continued. */
+/*
+ * With bed.wakes: seconds of -FI_EAGAIN after which bed_retry() continues a
+ * stopped target.
+ */
 #define WAKE_AFTER 0.05
 
 const char *const bed_memory_names[BED_MEMORIES] = {"file", "tmpfs",
@@ -159,7 +162,7 @@ static void row_start(struct running *r, size_t row, bed_row_fn fn)
 		text = fn(row);
 		if (!text)
 			text = "";
-		/* A final NUL says that the row has ended by itself. */
+		/* The final NUL shows that the row has ended by itself. */
 		if (write(fds[1], text, strlen(text) + 1) < 0)
 			_exit(1);
 		_exit(0);
@@ -631,8 +634,8 @@ const char *bed_commit_again(struct bed *b, const void *buf, uint64_t at,
 
 	do {
 		/*
-		 * On the heap, because a completion may come after this
-		 * function returns.
+		 * On the heap and never freed, because a completion may come
+		 * after this function has returned.
 		 */
 		write = calloc(2, sizeof(*write));
 		if (!write)

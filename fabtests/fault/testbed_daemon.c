@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Starts fi_rpmemd with a secret, and fetches its export. */
+/* Starts fi_rpmemd with a secret, and fetches the export of its pool. */
 #include "config.h"
 
 #include <fcntl.h>

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Reads verdicts.tsv. Its words are defined here, independently of the code. */
+/*
+ * Reads verdicts.tsv. The words of the file are listed here anew, and not taken
+ * from prov/.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,7 +111,7 @@ static const struct word verdict_words[] = {
 	{NULL, 0},
 };
 
-/* The value of a word; -1: unknown word. */
+/* Find the value of a word; -1: unknown word. */
 static int value_of(const struct word *words, const char *s, size_t len)
 {
 	for (; words->word; words++)
@@ -197,8 +200,8 @@ static bool parse_method(const struct verdict_cell *c, const char *name,
 }
 
 /*
- * The cell of this row: the previous row's, or a new one. NULL: *wrong says
- * why.
+ * Find the cell of this row: the previous row's, or a new one. NULL: *wrong
+ * says what is wrong.
  */
 static struct verdict_cell *
 cell_of(struct verdicts *v, char *const row[COLUMNS], const char **wrong)
@@ -230,7 +233,7 @@ cell_of(struct verdicts *v, char *const row[COLUMNS], const char **wrong)
 	return &v->cells[v->n++];
 }
 
-/* Add a row. NULL, or what is wrong with it. */
+/* Add a row. Returns NULL, or the column that is wrong. */
 static const char *add_row(struct verdicts *v, char *const row[COLUMNS])
 {
 	const char *wrong;

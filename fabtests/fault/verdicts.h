@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads verdicts.tsv: which method makes bytes durable in which cell. */
+/*
+ * Reads verdicts.tsv: which method makes bytes durable in which scenario
+ * ("cell").
+ */
 #ifndef VERDICTS_H
 #define VERDICTS_H
 
@@ -15,12 +18,16 @@ enum verdict_op {
 	VERDICT_SEND,
 };
 
-/* How a SEND becomes durable. For other operations enum rp_method says it. */
+/*
+ * How the bytes of a SEND become durable. For other operations enum rp_method
+ * says how.
+ */
 enum verdict_send {
 	VERDICT_INLINE_NONE,	    /* copy, reply */
 	VERDICT_INLINE_CLWB,	    /* copy, clwb, sfence, reply */
 	VERDICT_INPLACE_CLWB,	    /* clwb of the receive buffer, reply */
-	VERDICT_INPLACE_FENCE,	    /* copy nothing; the initiator reads */
+	VERDICT_INPLACE_FENCE,	    /* copy nothing; the initiator posts a
+				     * read fence */
 	VERDICT_INPLACE_COMPLETION, /* copy nothing, flush nothing */
 	VERDICT_SENDS
 };
@@ -30,7 +37,8 @@ enum verdict_order {
 	VERDICT_ALONE,	   /* single write: there is no b */
 	VERDICT_WAIT,	   /* b waits for the completion of a's commit */
 	VERDICT_PIPELINED, /* b is posted without waiting */
-	VERDICT_THEN,	   /* one request; method and send are unused */
+	VERDICT_THEN,	   /* ordered store in one request; method and send
+			    * are unused */
 };
 
 struct verdict_method {
@@ -46,10 +54,10 @@ struct verdict_method {
 
 struct verdict_cell {
 	char *name;
-	bool taxonomy; /* one of the 72 cells of Kashyap et al. */
+	bool taxonomy; /* one of the 72 cells of the paper of Kashyap et al. */
 	/*
-	 * The agent runs, the file system is trusted, and broken connections
-	 * are reported. `native` is no, and native methods set it.
+	 * In all cells the agent runs, and the file system is trusted. `native`
+	 * is RP_NO here; it is changed for native methods.
 	 */
 	struct rp_facts facts;
 	bool buffers_pm; /* receive buffers are persistent memory */
@@ -63,13 +71,13 @@ struct verdict_cell {
 struct verdicts {
 	struct verdict_cell *cells;
 	size_t n;
-	size_t valid, forbidden; /* numbers of such pairs */
+	size_t valid, forbidden; /* number of valid and forbidden pairs */
 };
 
 /*
- * Read the file into *v, to be freed by verdicts_free(). Returns 0, or a
- * negative errno after a line on stderr that names the wrong row. The rows of a
- * cell must be adjacent and agree, and no pair may occur twice.
+ * Read the file into *v, which verdicts_free() frees. Returns 0, or a negative
+ * errno after a line on stderr that names the wrong row. The rows of a cell
+ * must be adjacent and agree, and no pair may occur twice.
  */
 int verdicts_read(const char *path, struct verdicts *v);
 void verdicts_free(struct verdicts *v);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Two regions of one file on a failing disk: the flush of each must fail. */
+/*
+ * Two regions of one file on a disk that fails: the flush of each must fail,
+ * although the kernel reports the error to one msync() only.
+ */
 #include "config.h"
 
 #include <err.h>
@@ -35,7 +38,10 @@ static struct rp_pmem *open_region(char *addr, size_t len)
 	return pm;
 }
 
-/* FILE is allocated on a disk without room for all of its bytes. */
+/*
+ * usage: writeback_error FILE. FILE is sparse on a disk that has no room for
+ * all its bytes.
+ */
 int main(int argc, char **argv)
 {
 	int fd = open(argv[argc - 1], O_RDWR), ret, bare;
@@ -54,10 +60,10 @@ int main(int argc, char **argv)
 	a = open_region(p, half);
 	b = open_region(p + half, half);
 	/*
-	 * Do what the kernel's flusher does after some seconds: write all pages
-	 * back, fail for the second half, which has no space, and keep the
-	 * error for each open file. (fsync() of the other descriptor waits for
-	 * that, and reads its own copy of the error.)
+	 * Make the write-back fail as the kernel's flusher would after some
+	 * seconds: it writes all pages, fails for the second half, which has no
+	 * space, and keeps the error for each open file. fsync() of the other
+	 * descriptor waits for that, and takes only its own copy of the error.
 	 */
 	memset(p, 1, 2 * half);
 	if (!fsync(other))
@@ -74,8 +80,8 @@ int main(int argc, char **argv)
 	rp_pmem_delete(a);
 	rp_pmem_delete(b);
 	/*
-	 * If plain msync fails, too, the kernel did not behave as the test
-	 * assumes.
+	 * If the bare msync() failed, too, the kernel reported the error twice,
+	 * and the test shows nothing.
 	 */
 	return ret && !bare ? 0 : 2;
 }
