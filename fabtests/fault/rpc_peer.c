@@ -25,7 +25,7 @@
 #define LONGEST 3000u
 #define REPLY	500u
 #define WINDOW	40u /* more calls than the ring has room for */
-#define TRIES	3   /* while the server is silent, for 5 seconds each */
+#define TRIES	3   /* while the server is silent, 5 seconds each */
 
 /*
  * The first bytes of a call. k = 0 is a query: the reply has the number of the

@@ -39,7 +39,7 @@ static struct rp_pmem *open_region(char *addr, size_t len)
 }
 
 /*
- * usage: writeback_error FILE. FILE is sparse on a disk that has no room for
+ * usage: writeback_error FILE. FILE is allocated on a disk that has no room for
  * all its bytes.
  */
 int main(int argc, char **argv)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Durable operations to an address that is not, or no longer, in the address
- * vector, and on an endpoint without an address vector, are refused, and other
- * operations go on.
+ * Durable operations are refused to an address that is not in the address
+ * vector (or no longer), and on an endpoint without an address vector. Other
+ * operations still succeed.
  */
 #include <netinet/in.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ static struct fi_cq_err_entry err;
 
 #define COMMIT (FI_COMMIT_COMPLETE | FI_COMPLETION)
 
-/* Kinds of durable operations, the indices of the calls' results. */
+/* Kinds of operations, by which post_how() selects the call. */
 enum {
 	COMMIT_CALL,
 	QUERY_ASYNC,
@@ -46,7 +46,8 @@ static const char *const names[N] = {
 
 static uint64_t word, old;
 /*
- * Context of all operations posted; an entry with another context is a fault.
+ * Context of all operations posted. An entry with another context fails the
+ * test.
  */
 static void *context;
 
@@ -74,7 +75,7 @@ static ssize_t post_how(struct fid_ep *ep, fi_addr_t dest,
 {
 	struct fi_rma_iov rma = {peer->pool_addr, 8, peer->pool_key};
 	struct fi_rma_ioc rioc = {peer->pool_addr, 1, peer->pool_key};
-	/* static: the query fills it in until its completion. */
+	/* static, because the query may fill it in until its completion */
 	static struct fi_rpmem_attr attr = {.size = sizeof(attr)};
 	struct fi_rpmem_ops *ops;
 	struct iovec iov = {&word, sizeof(word)};
@@ -125,8 +126,8 @@ static bool reap_success(struct side *s)
 }
 
 /*
- * Expect that each call is refused with this error. A stray completion would
- * make expect_works() fail.
+ * Expect that each call returns this error, and nothing else: an entry with the
+ * context NULL would make expect_works() fail.
  */
 static void expect_refused(struct side *s, struct fid_ep *ep, fi_addr_t dest,
 			   const struct card *peer, ssize_t as,
@@ -173,7 +174,10 @@ static void check_removed(struct side *s, const struct card *peer)
 	expect_works(s, peer, "inserted again");
 }
 
-/* An endpoint that is bound to a queue and to no address vector yet. */
+/*
+ * Calls on an endpoint that is bound to a queue, and not yet to an address
+ * vector.
+ */
 static void check_unbound(struct side *s, const struct card *peer)
 {
 	struct fid_ep *first = s->ep;

@@ -14,7 +14,7 @@ static struct fi_cq_err_entry err;
 #define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
 #define COMMIT	       (FI_COMMIT_COMPLETE | FI_COMPLETION)
 
-/* The target's memory of one kind. */
+/* A region of the target, persistent or plain. */
 struct place {
 	const char *what;
 	uint64_t addr, key;
@@ -46,8 +46,8 @@ static void run_idle(struct side *s, const struct card *peer)
 }
 
 /*
- * Whether the target gets an entry: a fetch is a read to tcp and to the agent,
- * not to sockets.
+ * Has the entry in e the flags of such an operation? A fetch is a read
+ * (FI_READ) over tcp and by the agent, and a write over sockets.
  */
 static bool has_entry(const struct side *s, const struct place *p, bool fetches)
 {
@@ -102,12 +102,12 @@ static void short_forms(struct side *s, const struct place *p)
 	       "%s: %s: atomic read", label, w);
 	POST(s, fi_inject_atomic(s->ep, &five, 1, s->peer, p->addr, p->key,
 				 FI_UINT64, FI_SUM));
-	five = 77; /* the buffer may be reused */
+	five = 77; /* an injected operand was copied: change it */
 	tap_ok(side_quiet(s) && read_word(s, p, 0) == 10,
 	       "%s: %s: an injected one has no entry", label, w);
 }
 
-/* Atomics by the message calls, with two target ranges. */
+/* Atomics by fi_atomicmsg() and its like, with two target ranges. */
 static void message_forms(struct side *s, const struct place *p, uint64_t flags)
 {
 	uint64_t v[2] = {1, 2}, cmp[2] = {11, 0}, got[2] = {0, 0};
@@ -154,8 +154,8 @@ static void message_forms(struct side *s, const struct place *p, uint64_t flags)
 	POST(s, fi_atomicmsg(s->ep, &m, flags | FI_INJECT));
 	v[0] = v[1] = 1000; /* the buffers may be reused */
 	/*
-	 * ofi_rxm reports no injected atomic to the target; the provider
-	 * reports it.
+	 * ofi_rxm makes no entry for an injected atomic; ofi_rpmem and sockets
+	 * do.
 	 */
 	if (p->persistent || s->o.prov)
 		tap_ok(side_wait(s, &e, &err) && e.op_context == &m,
@@ -172,7 +172,7 @@ static bool fails_once(struct side *s, void *context)
 	       err.op_context == context && side_quiet(s);
 }
 
-/* How commits treat atomics. */
+/* Commits cover atomics, and atomics with FI_COMMIT_COMPLETE. */
 static void check_commits(struct side *s, const struct place *p)
 {
 	uint64_t one = 1, got = 7;
@@ -243,7 +243,7 @@ static void run_initiator(struct side *s, const struct card *peer)
 	check_commits(s, &pool);
 }
 
-/* FI_COMMIT_COMPLETE as the endpoint's default. */
+/* The endpoint has FI_COMMIT_COMPLETE as its default op_flags. */
 static void by_default(struct side *s, const struct card *peer)
 {
 	const struct place pool = {"persistent", peer->pool_addr,

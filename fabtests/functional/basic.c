@@ -10,12 +10,15 @@
 static const char *label;
 static struct fi_cq_tagged_entry e;
 static struct fi_cq_err_entry err;
-/* Writable memory: an adapter cannot pin the page cache of the executable. */
+/*
+ * Writable memory, because an adapter cannot pin the page cache of the
+ * executable.
+ */
 static char text[] = "pool text";
 
 #define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
 
-/* --- the target's half: echoes, then lets the initiator write --- */
+/* --- the target's half: echoes messages, then lets the initiator write --- */
 
 static void run_target(struct side *s, const struct card *peer)
 {
@@ -31,7 +34,7 @@ static void run_target(struct side *s, const struct card *peer)
 		if (!side_wait(s, &e, &err))
 			MUST(-err.err);
 	}
-	/* Receive with a tag mask that matches every tag. */
+	/* Receive with an ignore mask (~0) that matches every tag. */
 	for (int i = 0; i < 3; i++) {
 		POST(s, fi_trecv(s->ep, buf, sizeof(buf), NULL, FI_ADDR_UNSPEC,
 				 0, ~0ull, NULL));
@@ -51,7 +54,7 @@ static void run_target(struct side *s, const struct card *peer)
 
 static void check_messages(struct side *s)
 {
-	bool whole = s->info->ep_attr->mem_tag_format; /* a use of s */
+	bool whole = s->info->ep_attr->mem_tag_format; /* read s->info */
 	char in[64], out[64] = "a message";
 	int mine = 0;
 
@@ -71,9 +74,7 @@ static void check_messages(struct side *s)
 static void check_tagged(struct side *s)
 {
 	uint64_t tags[] = {7, 0, ~0ull};
-	/*
-	 * sockets sets FI_MSG for a tagged message, in addition to FI_TAGGED.
-	 */
+	/* sockets sets FI_MSG as well as FI_TAGGED for a tagged message. */
 	uint64_t base_adds = s->o.prov ? FI_MSG : 0;
 	char in[64], out[64];
 
@@ -139,7 +140,10 @@ static void check_writes(struct side *s, const struct card *peer)
 	}
 }
 
-/* Files on a disk use msync; for other memory RPMEM_METHOD names the method. */
+/*
+ * The method that a query must report: msync for files on a disk; for other
+ * memory RPMEM_METHOD names it.
+ */
 static uint32_t method_wanted(void)
 {
 	const char *name = getenv("RPMEM_METHOD");
@@ -226,7 +230,7 @@ static void run_initiator(struct side *s, const struct card *peer)
 	char in[64];
 
 	check_messages(s);
-	/* From here on REQUESTs and REPLYs are outstanding. */
+	/* From here on messages of the provider are on the connections, too. */
 	check_writes(s, peer);
 	check_commits(s, peer);
 	check_tagged(s);
@@ -244,14 +248,16 @@ static void run_initiator(struct side *s, const struct card *peer)
 static void run_pair(const char *name, struct pair_opts target,
 		     struct pair_opts initiator)
 {
-	/* The provider has opened a base other than the one in the hints. */
+	/* This case names its base, and the test runs over another one. */
 	if (target.prov && !pair_over("tcp"))
 		return;
 	label = name;
 	pair_run(&target, &initiator, run_target, run_initiator);
 }
 
-/* Selective completion: an operation has an entry only with FI_COMPLETION. */
+/*
+ * With selective completion an operation has an entry only with FI_COMPLETION.
+ */
 static void run_idle(struct side *s, const struct card *peer)
 {
 }
@@ -285,7 +291,7 @@ static void select_few(struct side *s, const struct card *peer)
 	   "an error always has an entry");
 }
 
-/* FI_COMMIT_COMPLETE as the endpoint's default. */
+/* The endpoint has FI_COMMIT_COMPLETE as its default op_flags. */
 static void by_default(struct side *s, const struct card *peer)
 {
 	POST(s, fi_write(s->ep, text, 1, NULL, s->peer, peer->pool_addr,
@@ -303,7 +309,10 @@ static void by_default(struct side *s, const struct card *peer)
 	OK(side_quiet(s), "an inject has nothing to commit");
 }
 
-/* Keys chosen by the application work, and commits report their remedy. */
+/*
+ * Writes with keys that the application chose succeed, and commits with them
+ * are refused.
+ */
 static void run_raw_keys(struct side *s, const struct card *peer)
 {
 	struct fi_rma_iov rma = {peer->pool_addr, 1, peer->pool_key};
@@ -322,7 +331,10 @@ static void run_raw_keys(struct side *s, const struct card *peer)
 	   "a commit is refused");
 }
 
-/* An initiator's commits add no entry to the target's address table. */
+/*
+ * Commits by an initiator add no entry to the target's address table
+ * (FI_AV_TABLE).
+ */
 static void table_target(struct side *s, const struct card *peer)
 {
 	fi_addr_t addr[3] = {9, 9, 9};
@@ -330,7 +342,7 @@ static void table_target(struct side *s, const struct card *peer)
 	char buf[128];
 	size_t len = sizeof(buf);
 
-	pair_barrier(s); /* the commit has its reply */
+	pair_barrier(s); /* the initiator's commit has completed */
 	((struct sockaddr_in *)other.name)->sin_port ^= 1;
 	MUST(fi_av_insert(s->av, other.name, 1, &addr[0], 0, NULL));
 	MUST(fi_av_insert(s->av, peer->name, 1, &addr[1], 0, NULL));
@@ -338,7 +350,7 @@ static void table_target(struct side *s, const struct card *peer)
 	MUST(fi_av_insert(s->av, other.name, 1, &addr[2], 0, NULL));
 	if (addr[0] != 0 || addr[1] != 1 || addr[2] != 2)
 		MUST(-FI_EINVAL);
-	/* A zeroed address has no index in the table. */
+	/* A zeroed address gets no index in the table. */
 	addr[0] = 0;
 	memset(((struct sockaddr_in *)other.name), 0, sizeof(struct sockaddr));
 	if (fi_av_insert(s->av, other.name, 1, &addr[0], 0, NULL) ||

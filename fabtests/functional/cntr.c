@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Counters count the program's operations and none of the provider's, and no
- * operation before it completes.
+ * Counters count each operation of the program once, when it completes, and no
+ * operation of the provider.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,8 @@
 #define ROUNDS 10
 #define MANY   50
 /*
- * Duration of a flush in ms, as cntr.sh sets it, less the error of the clock.
+ * Shortest duration of a flush in ms: what cntr.sh sets, less the error of the
+ * clock.
  */
 #define FLUSH_MS 50
 
@@ -38,8 +39,8 @@ static double clock_ms(clockid_t clock)
 }
 
 /*
- * Wait until the counter reaches n: sockets increments a counter just after it
- * writes the entry.
+ * Wait until the counter reaches n, because sockets increments a counter just
+ * after it makes the entry.
  */
 static uint64_t wait_for_count(struct side *s, int kind, uint64_t n)
 {
@@ -74,8 +75,9 @@ static void run_target(struct side *s, const struct card *peer)
 		POST(s, fi_send(s->ep, buf, 32, NULL, s->peer, NULL));
 		take_entry(s);
 	}
-	pair_barrier(s); /* the initiator has read its counters */
-	pair_barrier(s); /* all commits are complete: hundreds of REQUESTs */
+	pair_barrier(s); /* the initiator has checked its message counters */
+	pair_barrier(s); /* all commits have completed, by hundreds of
+			  * REQUESTs */
 	if (wait_for_count(s, 0, ROUNDS) != ROUNDS ||
 	    wait_for_count(s, 1, ROUNDS) != ROUNDS) {
 		printf("# target: %lu sends, %lu receives told\n",
@@ -84,12 +86,15 @@ static void run_target(struct side *s, const struct card *peer)
 		MUST(-FI_EOTHER);
 	}
 	/*
-	 * The base would count an operation too early: such a counter is
-	 * refused, in either order of the calls.
+	 * A counter of FI_REMOTE_WRITE is refused beside persistent memory,
+	 * because the base would count an operation too early.
 	 */
 	MUST(fi_cntr_open(s->domain, &attr, &c, NULL));
 	MUST(fi_endpoint(s->domain, s->info, &ep, NULL));
-	/* ofi_rxm 1.17 crashes in fi_close() without an address vector. */
+	/*
+	 * ofi_rxm 1.17 crashes in fi_close() of an endpoint without address
+	 * vector.
+	 */
 	MUST(fi_ep_bind(ep, &s->av->fid, 0));
 	if (fi_ep_bind(ep, &c->fid, FI_REMOTE_WRITE) != -FI_EOPNOTSUPP)
 		MUST(-FI_EOTHER);
@@ -167,7 +172,10 @@ static void check_rma(struct side *s, const struct card *peer)
 	OK(wait_for_count(s, 2, 3) == 3, "each read is counted once");
 }
 
-/* After the counter has grown, the queue has the matching entries. */
+/*
+ * When the counter has grown, the queue must already have the entries of the
+ * counted writes.
+ */
 static void check_commits(struct side *s, const struct card *peer)
 {
 	uint64_t before = counter_value(s, 3), v, last = before;
@@ -206,10 +214,10 @@ static void check_failures(struct side *s, const struct card *peer)
 	OK(counter_value(s, 3) == ok && fi_cntr_readerr(s->cntr[3]) == bad + 1,
 	   "and is an error for the counter");
 	POST(s, bad_commit(s, peer));
-	usleep(100000); /* let the error occur before the wait */
+	usleep(100000); /* so that the error occurs before the wait */
 	/*
-	 * fi_cntr_wait() reports errors that occur during the wait; this error
-	 * may have occurred before.
+	 * fi_cntr_wait() reports only errors that occur during the wait. With
+	 * FI_PROGRESS_AUTO this one has occurred before.
 	 */
 	OK(fi_cntr_wait(s->cntr[3], ok + 1, 2000) == -FI_EAVAIL ||
 		   s->o.progress == FI_PROGRESS_AUTO,
@@ -236,8 +244,8 @@ static void check_waits(struct side *s, const struct card *peer)
 	start = clock_ms(CLOCK_MONOTONIC) - start;
 	printf("# %.0f ms of the processor in %.0f ms\n", cpu, start);
 	/*
-	 * sockets 1.17 passes a monotonic time to a wait on the real-time
-	 * clock.
+	 * fi_cntr_wait() of sockets 1.17 does not sleep: it passes a monotonic
+	 * time to a wait on the real-time clock.
 	 */
 	if (s->o.prov)
 		tap_skip(label, "sockets does not sleep in fi_cntr_wait()");

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Small writes that are coalesced, and the loss of their connection. */
+/*
+ * Small writes that the provider coalesces into one message: they are placed,
+ * they overlap, and their connection is lost.
+ */
 #include <dirent.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -50,7 +53,7 @@ static int durable_write(struct side *s, const struct card *peer, size_t len,
 	return side_wait(s, &e, &err) ? 0 : err.prov_errno;
 }
 
-/* Write until the private connection is up. */
+/* Write until a query says that the private connection is up. */
 static bool connect_up(struct side *s, const struct card *peer)
 {
 	char why[512] = "";
@@ -106,7 +109,7 @@ static void run_target(struct side *s, const struct card *peer)
 
 	side_insert(s, peer);
 	pair_barrier(s);
-	pair_barrier(s); /* one commit for all writes */
+	pair_barrier(s); /* the initiator has committed all writes */
 	fill_source(1);
 	OK(all_written(s), "all committed bytes are placed");
 	pair_barrier(s);
@@ -158,7 +161,7 @@ static int commit_all(struct side *s, const struct card *peer, int *due)
 	for (uint64_t i = 0; i < MANY; i++)
 		r[i] = (struct fi_rma_iov){peer->pool_addr + i * STEP, SMALL,
 					   peer->pool_key};
-	/* Two commits, each of which fits into one message. */
+	/* Two commits, so that each fits into one message. */
 	for (int i = 0; i < 2; i++) {
 		while (commit_post(s->ep, r + i * MANY / 2, MANY / 2, s->peer,
 				   FI_RPMEM_DURABLE, FI_RPMEM_CLASS_DEFAULT,
@@ -188,7 +191,9 @@ static void write_plenty(struct side *s, const struct card *peer)
 	OK(!bad && side_quiet(s), "each write of many ends once");
 }
 
-/* Reads, other writes and durable writes overlap the small writes' bytes. */
+/*
+ * Reads, long writes and durable writes of the same bytes as the small writes.
+ */
 static void check_overlaps(struct side *s, const struct card *peer)
 {
 	char got[64] = {0};
@@ -220,8 +225,8 @@ static void check_overlaps(struct side *s, const struct card *peer)
 			bad += ret != 0;
 			due++;
 			/*
-			 * The provider may read a buffer that was not injected
-			 * until the completion.
+			 * A long write is not injected: its buffer may be read
+			 * until it completes.
 			 */
 			while (len[j] > 64 && due)
 				wait_for(s, &due, &bad);
@@ -267,7 +272,10 @@ static void write_to(struct side *s, const struct card *peer)
 	pair_barrier(s);
 }
 
-/* The peer closes its endpoint before it has sent its coalesced writes. */
+/*
+ * The initiator closes its endpoint while it still has coalesced writes that
+ * are not sent.
+ */
 static void serve_close(struct side *s, const struct card *peer)
 {
 	side_insert(s, peer);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Connected endpoints: messages and RMA as over the base, and durable writes.
+ * Connected endpoints (FI_EP_MSG): messages and RMA work as over the base, and
+ * durable writes work.
  */
 #include <dirent.h>
 #include <signal.h>
@@ -35,7 +36,7 @@ static void echo_messages(struct side *s)
 	char *buf = room.in;
 
 	POST(s, fi_recv(s->ep, buf, sizeof(room.in), desc, 0, NULL));
-	pair_barrier(s); /* the peer's receive is posted before the message */
+	pair_barrier(s); /* the initiator has posted its receive */
 	if (!side_wait(s, &e, &err))
 		MUST(-err.err);
 	POST(s, fi_send(s->ep, buf, sizeof(room.in), desc, 0, NULL));
@@ -67,7 +68,7 @@ static bool ended_well(struct side *s, void *context)
 	return side_wait(s, &e, &err) && e.op_context == context;
 }
 
-/* Completions come in any order: comp_order is FI_ORDER_NONE. */
+/* Wait for both contexts, in any order, because comp_order is FI_ORDER_NONE. */
 static bool both_ended_well(struct side *s, void *first, void *second)
 {
 	void *got;
@@ -138,8 +139,8 @@ static void check_writes(struct side *s, const struct card *peer)
 
 	large[sizeof(room.large) - 1] = 'z';
 	/*
-	 * The first write opens the session; the next ones may go inside their
-	 * request.
+	 * The first write opens the session and goes by RDMA; the next ones may
+	 * travel inside their requests.
 	 */
 	for (int i = 0; i < 3; i++) {
 		POST(s, post_durable(s, room.small, 6, peer->pool_addr + 64,
@@ -233,7 +234,8 @@ static void run_initiator(struct side *s, const struct card *peer)
 		printf("# %s: %llu writes, %llu failed\n", label,
 		       (unsigned long long)n, (unsigned long long)bad);
 		/*
-		 * Expected: writes and commits, 1000 of these, and those of
+		 * 8 writes and commits of check_writes(), 1000 of check_many(),
+		 * and the successful one and two failed ones of
 		 * check_wrong_calls().
 		 */
 		OK(n == 8 + 1000 + 1 && bad == 2,
@@ -248,7 +250,7 @@ static void run_initiator(struct side *s, const struct card *peer)
 
 /* --- lost connections --- */
 
-/* The target receives a commit, does not process it, and dies. */
+/* The target does not poll any more: it receives a commit, and exits. */
 static void check_dead_target(struct side *s, const struct card *peer)
 {
 	pair_barrier_unpolled(s); /* the session is open */
@@ -256,7 +258,7 @@ static void check_dead_target(struct side *s, const struct card *peer)
 	_exit(0);
 }
 
-/* As check_dead_target(), but the target calls fi_shutdown(). */
+/* Like check_dead_target(), but calls fi_shutdown() first. */
 static void hang_up(struct side *s, const struct card *peer)
 {
 	pair_barrier_unpolled(s);
@@ -266,7 +268,10 @@ static void hang_up(struct side *s, const struct card *peer)
 	_exit(0);
 }
 
-/* Number of private connections to this process, from its counters. */
+/*
+ * Number of private connections to this process, from the counters that it
+ * publishes in a memfd.
+ */
 static uint64_t sessions(void)
 {
 	uint64_t n = UINT64_MAX;
@@ -296,7 +301,7 @@ static uint64_t sessions(void)
 /* The target closes the endpoint that it accepted, and continues. */
 static void close_end(struct side *s, const struct card *peer)
 {
-	pair_barrier(s); /* the peer has committed, and no longer polls */
+	pair_barrier(s); /* the initiator has committed, and no longer polls */
 	OK(sessions() == 1, "the peer has a private connection");
 	MUST(fi_close(&s->ep->fid));
 	s->ep = NULL;
@@ -339,10 +344,13 @@ static void check_lost_connection(struct side *s, const struct card *peer)
 	OK(ended_well(s, buf), "a commit before");
 	MUST(key_query(s->ep, 0, peer->pool_key, FI_RPMEM_CLASS_DEFAULT,
 		       &attr));
-	/* For one-sided methods only a THEN store needs the target's CPU. */
+	/*
+	 * By a one-sided method a commit needs no target; a commit with an
+	 * ordered store does.
+	 */
 	alone = attr.method < FI_RPMEM_METHOD_AGENT_SFENCE;
 	pair_barrier(s);
-	nanosleep(&pause, NULL); /* the target stops polling */
+	nanosleep(&pause, NULL); /* until the target has stopped polling */
 	begun = seconds();
 	POST(s, post_commit(s, peer->pool_addr, 64, peer->pool_key,
 			    alone ? &then : NULL, buf));
@@ -358,7 +366,7 @@ static void check_lost_connection(struct side *s, const struct card *peer)
 		   -FI_ENOTCONN,
 	   "and no durable write");
 	side_close(s);
-	exit(0); /* the peer may have ended */
+	exit(0); /* no further barrier: the target may have ended */
 }
 
 /* --- connecting --- */
@@ -370,22 +378,23 @@ static const struct pair_opts sockets = {
 	.prov = "sockets;ofi_rpmem",
 };
 
-/* Connection data of the program. */
+/* Make private data for fi_connect() or fi_accept(). */
 static void fill_bytes(uint8_t *p, size_t len, int with)
 {
 	for (size_t i = 0; i < len; i++)
 		p[i] = (uint8_t)(i * 7 + (size_t)with);
 }
 
-/* An event, and its connection data. */
+/* A CM event with room for private data. */
 union cm_data {
 	struct fi_eq_cm_entry e;
 	uint8_t room[sizeof(struct fi_eq_cm_entry) + 512];
 };
 
 /*
- * As side_event(), and returns the length of the connection data. The other end
- * progresses only when this process reads its queue.
+ * Wait for an event, as side_event() does. Returns the length of its private
+ * data. Both ends are in this process, so the other end's queue must be read,
+ * too: that drives its progress.
  */
 static size_t cm_event(struct side *s, struct side *other, uint32_t want,
 		       union cm_data *d)
@@ -413,7 +422,8 @@ static bool came_whole(const union cm_data *d, size_t len, size_t size,
 }
 
 /*
- * Connect a listener and an initiator, each over the provider or a bare base.
+ * Connect an initiator to a listener with the longest private data, each over
+ * the provider or the bare base.
  */
 static void meet_with_data(const struct pair_opts *to,
 			   const struct pair_opts *from)
@@ -437,8 +447,8 @@ static void meet_with_data(const struct pair_opts *to,
 	fill_bytes(data, size, 1);
 	MUST(fi_connect(c.ep, card.name, data, size));
 	/*
-	 * Both ends are in one process: the connection request progresses only
-	 * when the initiator's queue is read.
+	 * The connection request progresses only when the initiator's queue is
+	 * read, too.
 	 */
 	do {
 		uint32_t event;
@@ -504,8 +514,11 @@ static void bare_serve(struct side *s, const struct card *peer)
 	post_recvs(s);
 	echo_messages(s);
 	pair_barrier(s);
-	side_quiet(s); /* the write has arrived after this pause */
-	/* An initiator without the provider knows no persistent region. */
+	side_quiet(s); /* the initiator's write arrives during this pause */
+	/*
+	 * The place to which the initiator wrote: without the provider it can
+	 * only use plain memory.
+	 */
 	tap_ok(!memcmp(s->o.prov ? s->pool : s->plain, "plain", 5),
 	       "%s: plain bytes are placed", label);
 }
@@ -544,7 +557,8 @@ static void use_bare(struct side *s, const struct card *peer)
 }
 
 /*
- * Run each half in its own process: libfabric must not be used before a fork.
+ * Run the function in a child, because libfabric must not be used before the
+ * forks of pair_run().
  */
 static void run_halves(void (*run)(const struct pair_opts *,
 				   const struct pair_opts *),
@@ -585,7 +599,7 @@ static void check_ends(void)
 	pair_run(&ours, &with_sread, hang_up, check_lost_connection);
 }
 
-/* Set the operator's statement about what this host's adapter places. */
+/* Write an operator file that says where this host's adapter places bytes. */
 static void operator_says(const char *fence)
 {
 	FILE *f = fopen("operator.msg", "w");
@@ -609,8 +623,8 @@ static ssize_t register_persistent(struct side *s, uint64_t access)
 }
 
 /*
- * A request on the private connection follows the writes that the adapter
- * places.
+ * Memory can be registered as persistent although an adapter places the bytes:
+ * with the fence stated as working or not, and without remote read.
  */
 static void by_adapter(const struct pair_opts *a, const struct pair_opts *b)
 {
@@ -686,15 +700,12 @@ int main(void)
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		label = kinds[i].label;
-		/* verbs 1.17 has no counters. */
+		/* The verbs provider of libfabric 1.17 has no counters. */
 		if (kinds[i].o.counts && !pair_over("tcp"))
 			continue;
 		pair_run(&kinds[i].o, &kinds[i].o, run_target, run_initiator);
 	}
-	/*
-	 * Connect to another address of the listener, if this host has several
-	 * networks.
-	 */
+	/* Connect to an address of the listener other than its first one. */
 	label = "another address";
 	if (pair_over("tcp")) {
 		setenv("RPMEM_NODE", "127.9.8.7", 0);

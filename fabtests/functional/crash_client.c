@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A client of a pool that fi_rpmem_crashtest tests: it counts, by the steps of
- * its argument in each round; "check" reads a recovered pool.
+ * A client of a pool, run by fi_rpmem_crashtest. In each round it counts up and
+ * makes the steps of its argument. With the argument "check" it checks a
+ * recovered pool.
  *
- *   w  write the count
- *   t  write two words that must be equal
- *   c  commit the pool
- *   a  acknowledge the count
- *   W  write the count to the second half of the pool, a pool of its own
- *   C  commit the second half
+ * w: write the count. t: write two words that must be equal. c: commit the
+ * pool. a: acknowledge the count in the ledger. W: write the count to the
+ * second half of the pool, which is a pool of its own. C: commit the second
+ * half.
  */
 #include "config.h"
 
@@ -84,7 +83,7 @@ static int check(void)
 	return n < last || n > rounds || pair[0] != pair[1];
 }
 
-/* Divide the pool: both halves are pools of their own. */
+/* Divide the pool in two, and open both halves as pools. */
 static int open_halves(const char *where)
 {
 	struct rpmem_pool_attr a = {

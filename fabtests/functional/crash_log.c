@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A writer of a log in a pool that fi_rpmem_crashtest tests: "make" creates the
- * log, "append" appends the numbers from 1 on and acknowledges each, "check"
- * reads a recovered log.
+ * A writer of a log in a pool, run by fi_rpmem_crashtest: "make" creates the
+ * log, "append" appends the numbers from 1 on and acknowledges each in the
+ * ledger, "check" checks a recovered log.
  */
 #include "config.h"
 
@@ -13,7 +13,7 @@
 
 #include "rpmem_log.h"
 
-#define WORDS 12 /* of an entry, each the number of the entry */
+#define WORDS 12 /* of an entry, each with the entry's number */
 
 static struct rpmem_log *log;
 
@@ -42,7 +42,10 @@ static int append(void)
 	return ledger && !fclose(ledger) ? 0 : 8;
 }
 
-/* The entries are 1, 2, and so on, up to the last acknowledged one at least. */
+/*
+ * Check that the entries are 1, 2 and so on, and that none is missing up to the
+ * last acknowledged one.
+ */
 static int check(void)
 {
 	FILE *ledger = fopen(getenv("RPMEM_CRASHTEST_LEDGER"), "r");

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Writes the reports of a result of fi_rpmem_crashtest: RESULT HTML TEXT. */
+/*
+ * Writes the HTML and text reports of a result file of fi_rpmem_crashtest.
+ * usage: crash_page RESULT HTML TEXT
+ */
 #include "config.h"
 
 #include <string.h>

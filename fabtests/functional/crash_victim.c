@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Programs that fi_rpmem_crashtest tests, and the check of each. */
+/*
+ * Small programs for fi_rpmem_crashtest to test, right and wrong ones, and the
+ * check of each.
+ */
 #include "config.h"
 
 #include <errno.h>
@@ -65,7 +68,10 @@ static void sync_dir(void)
 	must(fd >= 0 && !fsync(fd) && !close(fd));
 }
 
-/* Replace a file: "none", "file", "dir" or "both" are made durable. */
+/*
+ * Replace a file by rename(). how: "none", "file", "dir" or "both" says what is
+ * flushed by fsync().
+ */
 static void replace(const char *how)
 {
 	const bool file = *how == 'f' || *how == 'b';
@@ -89,7 +95,7 @@ static void check_replace(void)
 	unsigned int found = 0;
 
 	must(f || errno == ENOENT);
-	/* A file that exists is whole. */
+	/* If the file exists, it must be whole. */
 	must(!f || fscanf(f, "%u\n", &found) == 1);
 	must(found >= acknowledged());
 }
@@ -99,7 +105,10 @@ static uint64_t value(unsigned int i)
 	return i * UINT64_C(0x0101010101010101);
 }
 
-/* Count up: all bytes of the counter at this offset of a file are the same. */
+/*
+ * Count up by pwrite() at this offset of a file. All bytes of the counter have
+ * the same value.
+ */
 static void count(const char *offset)
 {
 	const int fd = open("counter", O_RDWR | O_CREAT, 0600);
@@ -125,8 +134,8 @@ static void check_count(const char *offset)
 }
 
 /*
- * Flush the CPU caches as libpmem does on persistent memory: for a file in the
- * page cache that is no flush.
+ * Flush CPU caches, as libpmem does. On a file in the page cache this makes
+ * nothing durable.
  */
 static void flush_caches(volatile uint64_t *m)
 {
@@ -139,9 +148,10 @@ static void flush_caches(volatile uint64_t *m)
 }
 
 /*
- * As count(), by stores. page selects the msync: of this page ("0": the
- * counter's), of another mapping ("private", "readonly"), "none", or "caches":
- * instructions in place of msync.
+ * Like count(), by stores to a mapping. page says what msync() covers: a page
+ * of the mapping (the counter is in "0"), another mapping ("private",
+ * "readonly"), or nothing ("none"). "caches": flush_caches() in place of
+ * msync().
  */
 static void store(const char *page)
 {
@@ -171,7 +181,8 @@ static void store(const char *page)
 }
 
 /*
- * Count with O_DSYNC, or with sync_file_range(), which flushes no disk cache.
+ * Count with O_DSYNC ("d"), or with sync_file_range(), which does not flush the
+ * disk's cache.
  */
 static void flagged(const char *how)
 {
@@ -192,8 +203,9 @@ static void flagged(const char *how)
 }
 
 /*
- * Make calls that wait for bytes on their way to the disk: open() with O_TRUNC
- * for those of the file, and a write to the ledger for bytes that it reads.
+ * Make calls that wait for the disk: an open() with O_TRUNC, while the file is
+ * written back, and a write to the ledger from a mapped page that must be read
+ * first.
  */
 static void wait_for_disk(void)
 {
@@ -250,7 +262,7 @@ static void other_processes(void)
 		_exit(0);
 	}
 	must(waitpid(pid, &status, 0) == pid && !status);
-	/* posix_spawn() uses vfork(). */
+	/* posix_spawn(), because it uses vfork(). */
 	must(!posix_spawnp(&pid, "sh", NULL, NULL, touch, environ));
 	must(waitpid(pid, &status, 0) == pid && !status);
 }
@@ -279,9 +291,9 @@ static void names(void)
 
 	must(!mkdir("dir", 0700) && !rename("dir", "folder"));
 	must(!link("a", "folder/hard") && !symlink("a", "soft"));
-	/* A rename between two hard links of one file changes nothing. */
+	/* rename() between two hard links of one file does nothing. */
 	must(!rename("a", "folder/hard"));
-	/* Devices, which root can make, are not compared. */
+	/* A device (only root can make it) must be left out. */
 	must(!mknod("device", S_IFCHR | 0600, makedev(1, 3)) || errno == EPERM);
 	must(!rename("b", "folder/b") && !unlink("c"));
 	must(!mkdir("gone", 0700) && !rmdir("gone"));
@@ -299,7 +311,7 @@ static void names(void)
 	}
 }
 
-/* Change files in most ways, then make all of it durable. */
+/* Change files by most system calls, then make everything durable by sync(). */
 static void mixed(void)
 {
 	many_threads();
@@ -327,7 +339,9 @@ static void check_mixed(void)
 	must(readlink("soft", to, sizeof(to)) == 1);
 }
 
-/* Write until the disk is full; acknowledge what was written before that. */
+/*
+ * Append until the disk is full, and acknowledge the size after each fsync().
+ */
 static void fill(void)
 {
 	const int fd = open("fill", O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -357,7 +371,7 @@ static const char *death;
 
 static void *die(void *pid)
 {
-	/* By then the other thread or process most often waits in its call. */
+	/* Wait until the process is probably in its call. */
 	usleep(50000);
 	if (*death == 'e')
 		_exit(3);
@@ -366,8 +380,9 @@ static void *die(void *pid)
 }
 
 /*
- * Die in a recorded call, which waits for an empty pipe: another thread
- * ("exit", "kill") or a child ("child") ends the process.
+ * End the process while it is in a recorded call, a splice() from an empty
+ * pipe. death: another thread calls _exit() ("exit") or kill() ("kill"), or a
+ * child kills it ("child").
  */
 static void die_in_call(void)
 {

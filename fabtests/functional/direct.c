@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Capabilities that the provider does not layer go to the base unchanged, and
- * never count as persistent.
+ * Requests for what the provider does not layer go to the base unchanged, and
+ * such endpoints never claim to be persistent.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -55,7 +55,10 @@ static struct fi_info *get_info(const char *prov, enum fi_ep_type type,
 	return list;
 }
 
-/* The provider offers connected endpoints if persistence is requested. */
+/*
+ * If persistence is requested, the provider offers connected endpoints, and no
+ * datagram ones.
+ */
 static void check_persistent(const char *prov, enum fi_ep_type type)
 {
 	const bool offered = type == FI_EP_MSG;
@@ -82,7 +85,10 @@ static void check_persistent(const char *prov, enum fi_ep_type type)
 	fi_freeinfo(h);
 }
 
-/* The completions of persistent and of base operations have no common order. */
+/*
+ * The provider offers no order of completions: those of persistent operations
+ * and of the base's have none.
+ */
 static void check_comp_order(const char *prov, enum fi_ep_type type)
 {
 	const uint64_t caps = FI_MSG | FI_RMA;
@@ -125,7 +131,10 @@ static void check_entries(const char *prov, enum fi_ep_type type)
 	fi_freeinfo(list);
 }
 
-/* The provider stays first in the list for hints without an order. */
+/*
+ * For hints that name no endpoint type, the provider's endpoints come before
+ * the base's.
+ */
 static void check_order(const char *prov)
 {
 	struct fi_info *list = get_info(prov, FI_EP_UNSPEC, 0, 0);
@@ -190,7 +199,7 @@ static int wait_completion(struct side *s)
 	return 0;
 }
 
-/* Connected endpoints within one process, over the provider's objects. */
+/* Two connected endpoints of one process exchange a message. */
 static void check_connected(const char *prov)
 {
 	struct fi_info *list = get_info(prov, FI_EP_MSG, FI_MSG, 0), *to;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The operator's statement changes while the target runs: a class granted to
- * the old registration is void for the next registration.
+ * The operator's file changes while the target runs. A new registration has the
+ * class of the new statement, and the key of the old registration is refused.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,14 +15,14 @@
 
 #define ROUNDS 8
 
-/* The target's report, filled in between two barriers. */
+/* Written by the target between two barriers: the new key. */
 static struct {
 	uint64_t key;
 } * shared;
 
 static char said[32];
 
-/* Whether the operator distrusts the disk: in every other round. */
+/* The operator distrusts the disk in every other round. */
 static bool disk_distrusted(int round)
 {
 	return round % 2;
@@ -54,8 +54,8 @@ static void target_half(struct side *s, const struct card *peer)
 }
 
 /*
- * Returns the enum rp_status of one commit of this class. The commit covers
- * other bytes than durable_write() writes: over refused writes it would fail.
+ * Commit with this class. Returns its enum rp_status. Covers other bytes than
+ * durable_write(), because a commit over refused writes would fail.
  */
 static int commit_of_class(struct side *s, const struct card *c, uint64_t key,
 			   int class)
@@ -69,7 +69,7 @@ static int commit_of_class(struct side *s, const struct card *c, uint64_t key,
 	return side_wait(s, &e, &err) ? 0 : err.prov_errno;
 }
 
-/* Returns 0 or the errno of one durable write. */
+/* Make one durable write. Returns 0 or its errno. */
 static int durable_write(struct side *s, const struct card *c, uint64_t key)
 {
 	static char bytes[64] = "durable";
@@ -88,9 +88,9 @@ static int durable_write(struct side *s, const struct card *c, uint64_t key)
 }
 
 /*
- * Returns 0 or the enum rp_status of a write with FI_DELIVERY_COMPLETE. The
- * closed region has closed the connection, which the initiator notices now or
- * has noticed before.
+ * Write with FI_DELIVERY_COMPLETE. Returns 0 or the enum rp_status. Repeats
+ * after RP_ST_LOST: closing the region has closed the connection, and the
+ * initiator may notice that only now.
  */
 static int placed_write(struct side *s, const struct card *c, uint64_t key)
 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A server of dqlite that knows nothing of pools.
+ * A server of dqlite without any call of a pool: preloaded libraries give it
+ * one. Elections and snapshots are more frequent than by default. SIGTERM ends
+ * it.
  *
  * usage: dqlite_server ID ADDRESS FOLDER
- *
- * It elects and takes snapshots more often than by default. SIGTERM ends it.
  */
 #include <dqlite.h>
 #include <signal.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Preloaded into a server: a client connects when the server begins to open
- * libfabric. It prints "early client: connected", or why it is not.
+ * Preloaded into a server: connects to the server's listening port when the
+ * server calls fi_getinfo() first, and prints "early client: connected" or the
+ * error.
  */
 #include "config.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Effects of a commit at its target: the store and the notification happen
- * after the bytes are on the medium, and not before.
+ * The ordered store and the notification of a commit happen at the target after
+ * the bytes are on the medium.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -17,10 +17,10 @@
 #include "unit/disk.h"
 
 enum {
-	RECORD = 200, /* bytes; records cross pages */
+	RECORD = 200, /* bytes; some records cross pages */
 	RECORDS = 60,
 	LOG = 8192, /* offset of the first record */
-	TAIL = 64,  /* offset of their number, 8 bytes */
+	TAIL = 64,  /* offset of the number of records, 8 bytes */
 	NOTES = 20,
 };
 
@@ -53,8 +53,8 @@ static bool record_good(const char *from, uint64_t i)
 }
 
 /*
- * Assume a power cut now: the medium must have every record that the tail
- * counts.
+ * Check what a power cut now would leave: the medium must have every record
+ * that the tail counts.
  */
 static void judge_cut(void)
 {
@@ -67,7 +67,7 @@ static void judge_cut(void)
 		}
 }
 
-/* The provider's calls of msync() reach this function instead of libc's. */
+/* Replaces msync() for the provider, too. */
 __attribute__((visibility("default"))) int msync(void *addr, size_t len,
 						 int flags)
 {
@@ -115,16 +115,19 @@ static void run_target(struct side *s, const struct card *peer)
 	fi_addr_t from;
 
 	side_insert(s, peer);
-	/* sockets reads a peer's address once, when it connects. */
+	/*
+	 * Insert the address first: sockets looks up a peer's address only when
+	 * it connects.
+	 */
 	pair_barrier(s);
 	pool = s->pool;
 	memset(medium, 0, sizeof(medium));
-	/* The base's own entry, of a write to plain memory. */
+	/* The base's entry of a write to plain memory, for comparison. */
 	next_entry(s, &v.base, &v.base_from);
 	v.base_at = offset_of(v.base.buf, s->plain);
 	/*
-	 * Entries of the base and of persistent writes have no common order:
-	 * wait.
+	 * The persistent writes begin after this barrier, because their entries
+	 * have no order with the base's.
 	 */
 	pair_barrier(s);
 	for (; v.notes < NOTES; v.notes++) {
@@ -137,7 +140,7 @@ static void run_target(struct side *s, const struct card *peer)
 	v.peer = s->peer;
 	v.ours_at = offset_of(v.ours.buf, s->pool);
 	/*
-	 * A write without a commit: its entry only says that its bytes are
+	 * A write without commit: its entry says only that the bytes are
 	 * placed.
 	 */
 	next_entry(s, &plain, &from);
@@ -197,9 +200,12 @@ static void check_notifications(struct side *s, const struct card *peer)
 	   "and so does one without a commit");
 }
 
-/* The word of each store, by fi_read() and by an atomic, after its commit. */
+/*
+ * The value of each ordered store, as fi_read() and an atomic found it that
+ * were posted behind the commit.
+ */
 static uint64_t reads[RECORDS][2];
-static int loose; /* operations outstanding without a context */
+static int loose; /* outstanding operations with context NULL */
 
 static void meet_store(struct side *s, const struct fi_rpmem_then *then)
 {
@@ -226,9 +232,7 @@ static void check_append(struct side *s, const struct card *peer)
 	uint64_t seen = 0;
 
 	while (ended < RECORDS) {
-		/*
-		 * At most four at a time: each store is executed in its turn.
-		 */
+		/* At most four commits at a time. */
 		while (posted < RECORDS && posted - ended < 4) {
 			r.addr = peer->pool_addr + LOG + posted * RECORD;
 			memset(bytes[posted], posted + 1, RECORD);
@@ -307,7 +311,7 @@ static void run_initiator(struct side *s, const struct card *peer)
 	OK(v.syncs > 60, "the target's medium is watched");
 	OK(v.notes == NOTES && !v.twice, "one entry for each write");
 	OK(!v.early, "and not before its bytes were durable");
-	/* By fi_cq(3) only receives have len, and only tagged ones a tag. */
+	/* fi_cq(3): only receives have len, and only tagged messages a tag. */
 	OK(!v.strange && v.ours.flags == v.base.flags &&
 		   (v.ours.len == v.base.len || !v.ours.len) &&
 		   v.ours.op_context == v.base.op_context,
@@ -317,7 +321,7 @@ static void run_initiator(struct side *s, const struct card *peer)
 	       v.strange, (unsigned long long)v.ours.flags, v.ours.len,
 	       v.ours.op_context, (unsigned long long)v.base.flags, v.base.len,
 	       v.base.op_context);
-	/* sockets reports the source also without FI_SOURCE. */
+	/* sockets reports the source even without FI_SOURCE. */
 	OK(v.ours_from == v.peer ||
 		   (!s->o.sources && v.ours_from == FI_ADDR_NOTAVAIL),
 	   "and from whom");
@@ -341,7 +345,7 @@ int main(void)
 	};
 
 	/*
-	 * With this timeout a slow target on a loaded machine does not count as
+	 * So long that a slow target on a loaded machine is not taken for
 	 * silent.
 	 */
 	setenv("FI_OFI_RPMEM_TIMEOUT", "30000", 0);

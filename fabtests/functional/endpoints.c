@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Domains with two endpoints each: remote CQ data arrives in the queue of the
- * endpoint that was written to, with the source address of the writer.
+ * Two endpoints in one domain on each side: remote CQ data arrives in the queue
+ * of the endpoint that was written to, with the source address of the writer.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +21,8 @@ static struct fi_cq_err_entry err;
 #define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
 
 /*
- * Both endpoints of a side; s->cq belongs to the first one. RDM endpoints know
- * each other by address: to[] has the peer's endpoints.
+ * Both endpoints of a side, and their queues; to[]: addresses of the peer's
+ * endpoints (not for connected ones).
  */
 struct ends {
 	struct fid_cq *cq[2];
@@ -30,7 +30,7 @@ struct ends {
 	fi_addr_t to[2];
 };
 
-/* Open the queue of the next endpoint of this side. */
+/* Open the second queue, and let side_endpoint() use it. */
 static void second_cq_open(struct side *s, struct ends *d)
 {
 	struct fi_cq_attr attr = {.format = FI_CQ_FORMAT_TAGGED};
@@ -55,7 +55,10 @@ static void close_second(struct ends *d)
 	MUST(fi_close(&d->cq[1]->fid));
 }
 
-/* Send the name of the second endpoint; insert the name that the peer sends. */
+/*
+ * Exchange the addresses of the second endpoints by messages, and insert the
+ * peer's.
+ */
 static void exchange_names(struct side *s, struct ends *d)
 {
 	static char mine[NAME], theirs[NAME];
@@ -69,8 +72,8 @@ static void exchange_names(struct side *s, struct ends *d)
 		if (!side_wait(s, &e, &err))
 			MUST(-err.err);
 	/*
-	 * Entries of the peer's writes would be mistaken for entries of these
-	 * messages.
+	 * Barrier: entries of the peer's writes must not come between those of
+	 * these messages.
 	 */
 	pair_barrier(s);
 	d->to[0] = s->peer;
@@ -88,7 +91,7 @@ static void open_second(struct side *s, struct ends *d)
 
 /* --- the target --- */
 
-/* The remote CQ data of a write from one endpoint to another. */
+/* The remote CQ data of write i from one endpoint to another. */
 static uint64_t data_of(int from, int to, uint64_t i)
 {
 	return i << 8 | (uint64_t)(from << 4 | to);
@@ -101,7 +104,8 @@ static void send_to_both(struct ends *d)
 }
 
 struct count {
-	int right[2], wrong, unknown; /* right: by the endpoint that wrote */
+	int right[2], wrong, unknown; /* right: correct entries, by writing
+				       * endpoint */
 };
 
 static void count_entries(const struct side *s, const struct ends *d, int to,
@@ -154,7 +158,7 @@ static void receive_all(struct side *s, struct ends *d)
 	pair_barrier(s);
 }
 
-/* The target closes its second endpoint: data for it reaches no queue. */
+/* The target closes its second endpoint: data for it must reach no queue. */
 static void close_one(struct side *s, struct ends *d)
 {
 	pair_barrier(s);
@@ -236,8 +240,8 @@ static int write_all(struct side *s, struct ends *d, const struct card *peer)
 }
 
 /*
- * A queue with a descriptor, opened after the connections: no thread slept on
- * the earlier completions.
+ * A thread sleeps on a queue that was opened after the connections: they must
+ * wake this queue, too.
  */
 static void sleep_on_late_queue(struct side *s, const struct card *peer)
 {
@@ -283,10 +287,7 @@ static void run_initiator(struct side *s, const struct card *peer)
 			   err.prov_errno == RP_ST_UNSUPPORTED,
 		   "data for an endpoint that is gone are an error");
 	}
-	/*
-	 * After the removal of another address the target's first one stays
-	 * usable.
-	 */
+	/* Removing one address must leave the target's other one usable. */
 	MUST(fi_av_remove(s->av, &d.to[1], 1, 0));
 	POST(s, post_write(s, peer, s->ep, d.to[0], 0, FI_COMMIT_COMPLETE));
 	OK(side_wait(s, &e, &err), "an address goes, and the other one stays");
@@ -325,10 +326,7 @@ int main(void)
 		 {.msg = true, .progress = FI_PROGRESS_AUTO}},
 	};
 
-	/*
-	 * Sleep without polling first, and without a heartbeat that wakes the
-	 * sleeper.
-	 */
+	/* Make fi_cq_sread() sleep at once, and no heartbeat wake it. */
 	setenv("FI_OFI_RPMEM_SPIN", "0", 1);
 	setenv("FI_OFI_RPMEM_TIMEOUT", "600000", 1);
 	for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * A filter of nbdkit that drops FLUSH and FUA, as a disk does that lies about
- * them.
- */
+/* A filter of nbdkit that drops FLUSH and FUA, as a lying disk does. */
 #include "config.h"
 
 #include <nbdkit-filter.h>

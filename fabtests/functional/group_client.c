@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A client of a pool or a group of pools that does what the lines of its input
- * say, and prints a line for each: the result, or the error.
+ * A client of a pool or a group of pools. It executes the lines of its input,
+ * and prints for each its result and text.
  *
- * w OFFSET TEXT: write. d OFFSET TEXT: durably. c: commit. t OFFSET NUMBER:
- * commit, and then store. r OFFSET LENGTH: read. q: number of current members,
- * of members, and of reconnections. m INDEX: state of a member.
+ * w OFFSET TEXT: write. d OFFSET TEXT: write durably. c: commit. t OFFSET
+ * NUMBER: commit with an ordered store of the number. r OFFSET LENGTH: read. q:
+ * query: current members, members, reconnections, length and method. m INDEX:
+ * state of a member.
  */
 #include <stdio.h>
 #include <stdlib.h>

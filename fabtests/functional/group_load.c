@@ -32,7 +32,7 @@
 #define WORDS	 8u
 #define BATCH	 16u
 #define PIECE	 (64u * STRIDE)
-#define PAUSE_MS 20000u /* longest pause before the next attempt to open */
+#define PAUSE_MS 20000u /* longest pause between attempts to open */
 
 static FILE *ledger;
 static struct rpmem_pool *pool;
@@ -64,7 +64,7 @@ static unsigned int below(unsigned int n)
 	return (unsigned int)((seed >> 20) % n);
 }
 
-/* Whether the input has ended; waits up to ms for its end. */
+/* Has the input ended? Waits for that up to ms milliseconds. */
 static bool is_over(int ms)
 {
 	struct pollfd in = {.fd = 0, .events = POLLIN};
@@ -72,7 +72,10 @@ static bool is_over(int ms)
 	return poll(&in, 1, ms) > 0;
 }
 
-/* Whether to repeat a call: it has timed out. */
+/*
+ * Must the call be repeated, because it has timed out? Another error ends the
+ * program.
+ */
 static bool again(int ret)
 {
 	if (!ret)
@@ -110,7 +113,7 @@ static void see_all(void)
 		if (most)
 			fprintf(ledger, "see %u %" PRIu64 " %" PRIu64 "\n", c,
 				least, most);
-		/* A torn write was not committed: the cell has no value. */
+		/* Different numbers: a torn write without commit. */
 		has[c] = least == most ? most : 0;
 	}
 	say("seen\n");
@@ -132,7 +135,7 @@ static void put(struct rpmem_pool_op *op, uint64_t *words, unsigned int cell,
 	};
 }
 
-/* Post writes, some outstanding at once, until all are durable. */
+/* Post up to BATCH writes at once, repeat those that time out, and commit. */
 static void batch(void)
 {
 	static uint64_t words[BATCH][WORDS];
@@ -141,7 +144,7 @@ static void batch(void)
 	const unsigned int first = 1 + below(cells - BATCH - 1);
 	unsigned int out = 0;
 
-	/* The cells of a batch differ; with step 37 they are far apart. */
+	/* Step 37 makes the cells of a batch differ and lie far apart. */
 	for (unsigned int i = 0; i < n; i++)
 		put(&ops[i], words[i], 1 + (first + i * 37) % (cells - 1),
 		    life << 32 | next++);
@@ -166,7 +169,7 @@ static void batch(void)
 	say("ack\n");
 }
 
-/* Read what this writer has written, and compare. */
+/* Read one cell, and compare it with what this writer last wrote or read. */
 static void look(void)
 {
 	const unsigned int cell = 1 + below(cells - 1);
@@ -213,7 +216,10 @@ static void live(void)
 	}
 }
 
-/* Two writers that end each other's opening pause at random. */
+/*
+ * Open the group. After a refusal pause at random, because another writer may
+ * be opening it at the same time.
+ */
 static void open_group(const char *place, const struct rpmem_pool_attr *attr)
 {
 	for (unsigned int lost = 1;; lost++) {

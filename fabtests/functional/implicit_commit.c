@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * FI_OFI_RPMEM_COMMIT_WRITES: a program requests no persistence, and its writes
- * to a file complete when they are durable (implicit commit).
+ * FI_OFI_RPMEM_COMMIT_WRITES: a program requests no persistence, and still its
+ * writes to a registered file complete only when they are durable (implicit
+ * commit).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,8 +18,8 @@
 #include "functional/pair.h"
 
 /*
- * Duration of a flush in ms, as the script sets it, less the error of the
- * clock.
+ * Shortest duration of a flush in ms: what the script sets, less the error of
+ * the clock.
  */
 #define FLUSH_MS 50
 
@@ -77,7 +78,7 @@ static void check_registrations(struct side *s)
 	tap_ok(!register_memory(s, end, 2 * page,
 				FI_REMOTE_READ | FI_SEND | FI_READ),
 	       "not where peers do not write");
-	/* A mapping of a file next to anonymous memory, in one range. */
+	/* One range with a file's mapping in the middle of anonymous memory. */
 	if (mmap(anon + page, page, rw, MAP_SHARED | MAP_FIXED,
 		 fd = open(s->path, O_RDWR), 0) == MAP_FAILED)
 		MUST(-errno);
@@ -150,7 +151,7 @@ static ssize_t post_writemsg(struct side *s)
 	return fi_writemsg(s->ep, &msg, FI_COMPLETION);
 }
 
-/* One write whose ranges are in the file and in ordinary memory. */
+/* One write with a range in the file and one in ordinary memory. */
 static ssize_t post_mixed(struct side *s)
 {
 	const struct iovec iov = {src, 64};

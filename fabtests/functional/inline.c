@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Small durable writes inside their request: which writes, that their bytes are
- * on the medium, and that no later operation overtakes them.
+ * Small durable writes that travel inside their request: which writes do, that
+ * their bytes are on the medium, and that later operations do not overtake
+ * them.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,11 +17,12 @@
 #include "unit/disk.h"
 
 enum {
-	MOST = 4096,	/* bytes of the largest write inside a request */
-	APART = 16384,	/* distance of the writes' offsets, on separate pages */
+	MOST = 4096,	/* longest write inside a request, in bytes */
+	APART = 16384,	/* distance of the writes' offsets: each has its own
+			 * pages */
 	ROUNDS = 40,	/* rounds of the order tests */
-	HOT = 8 * 4096, /* offset of the order tests */
-	BEHIND = 65536, /* from here on the file is truncated */
+	HOT = 8 * 4096, /* offset of the bytes of the order tests */
+	BEHIND = 65536, /* the file is truncated here in the end */
 };
 
 static const size_t sizes[] = {1,   2,	  3,	7,    8,    9,	      15,
@@ -30,11 +32,11 @@ enum {
 	SIZES = sizeof(sizes) / sizeof(sizes[0])
 };
 
-/* Findings of the target, which the initiator reads. */
+/* The target's findings, for the initiator to check. */
 static struct {
-	atomic_uint stores; /* pages prepared for a store */
+	atomic_uint stores; /* how often the agent prepared pages for a store */
 	atomic_uint lost;   /* bytes missing on the medium */
-	atomic_uint beside; /* bytes changed around the written ones */
+	atomic_uint beside; /* writes that changed a byte beside theirs */
 	atomic_uint late;   /* messages that arrived before their data */
 	atomic_uint notes;
 } * seen;
@@ -51,7 +53,7 @@ static struct fi_cq_err_entry err;
 static char *pool;
 static char medium[PAIR_POOL];
 
-/* The provider's calls of msync() and madvise() come here, not to libc. */
+/* Replace msync() and madvise() for the provider, too. */
 __attribute__((visibility("default"))) int msync(void *addr, size_t len,
 						 int flags)
 {
@@ -63,7 +65,7 @@ __attribute__((visibility("default"))) int msync(void *addr, size_t len,
 	return (int)ret;
 }
 
-/* Only the agent calls madvise(), for pages that it will store to. */
+/* Only the agent calls madvise(MADV_POPULATE_WRITE), before it stores. */
 __attribute__((visibility("default"))) int madvise(void *addr, size_t len,
 						   int advice)
 {
@@ -105,7 +107,10 @@ static void run_target(struct side *s, const struct card *peer)
 	for (int i = 0; i < SIZES; i++)
 		check_medium(i, sizes[i]);
 	pair_barrier(s);
-	/* Each message announces a store that was posted before the message. */
+	/*
+	 * Each message has the value of a write that was posted before it: the
+	 * bytes must be there already.
+	 */
 	for (int i = 1; i <= ROUNDS; i++) {
 		POST(s,
 		     fi_recv(s->ep, &n, sizeof(n), NULL, FI_ADDR_UNSPEC, &n));
@@ -124,17 +129,17 @@ static void run_target(struct side *s, const struct card *peer)
 	if (word != 0x0202020202020202)
 		atomic_fetch_add(&seen->lost, 1);
 	pair_barrier(s);
-	pair_barrier(s); /* some zeros are durable */
+	pair_barrier(s); /* the initiator has written some zeros durably */
 	memcpy(&word, medium + HOT, sizeof(word));
 	if (word != 0x0202000000020202)
 		atomic_fetch_add(&seen->lost, 1);
 	pair_barrier(s);
-	pair_barrier(s); /* the pool is all zeros */
+	pair_barrier(s); /* the initiator has zeroed the pool durably */
 	for (size_t k = 0; k < PAIR_POOL; k++)
 		if (medium[k])
 			atomic_fetch_add(&seen->lost, 1);
 	pair_barrier(s);
-	/* Read the messages that have not been read yet. */
+	/* Count the entries that are left. */
 	pair_barrier(s);
 	while (fi_cq_read(s->cq, &e, 1) == 1)
 		atomic_fetch_add(&seen->notes, 1);
@@ -192,8 +197,8 @@ static void all_sizes(struct side *s, const struct card *peer)
 		small += sizes[i] <= limit;
 		if (i % 3 == 0 && sizes[i] > 2) {
 			/*
-			 * Several segments; the buffer may be reused when the
-			 * call returns.
+			 * Three segments. A write inside its request has copied
+			 * the buffer when the call returns.
 			 */
 			iov[0] = (struct iovec){bytes, 1};
 			iov[1] = (struct iovec){bytes + 1, sizes[i] - 2};
@@ -225,7 +230,7 @@ static void all_sizes(struct side *s, const struct card *peer)
 				    "stored by the agent");
 }
 
-/* A later message never precedes the bytes that it announces. */
+/* Post each write and a message behind it, without waiting. */
 static void check_announced(struct side *s, const struct card *peer)
 {
 	static uint64_t n[ROUNDS + 1];
@@ -247,7 +252,7 @@ static void check_announced(struct side *s, const struct card *peer)
 	OK(good == 2 * ROUNDS, "each is announced by a message behind it");
 }
 
-/* The bytes of the later one of two overlapping writes stay. */
+/* The bytes of the later one of two overlapping writes must stay. */
 static void check_overlapping(struct side *s, const struct card *peer)
 {
 	static const uint64_t one = 0x0101010101010101,
@@ -286,7 +291,7 @@ static bool zeros(struct side *s, const struct card *peer, uint64_t at,
 	       e.flags == (FI_RMA | FI_WRITE);
 }
 
-/* Zeros replace the bytes of their range, and change no byte around it. */
+/* fi_rpmem_zero() zeroes its range and no byte beside it. */
 static void check_zeros(struct side *s, const struct card *peer)
 {
 	struct fi_rma_iov to = {peer->pool_addr + HOT, 8, peer->pool_key};
@@ -353,7 +358,10 @@ static void run_initiator(struct side *s, const struct card *peer)
 	pair_barrier(s);
 	pair_barrier(s);
 	OK(atomic_load(&seen->notes) == 1, "the target gets one entry");
-	/* The file was truncated: the write fails, and the target survives. */
+	/*
+	 * A write behind the end of the truncated file fails, and the target
+	 * lives.
+	 */
 	if (limit >= 8) {
 		POST(s, post_write(s, peer, bytes, 8, BEHIND + 4096,
 				   FI_COMMIT_COMPLETE));
@@ -376,17 +384,15 @@ static int run_pair(const char *what, const char *max, size_t bytes,
 		return 1;
 	if (!pid) {
 		/*
-		 * The variable is read once, when libfabric looks for
-		 * providers.
+		 * In a child, because the provider reads the variable only
+		 * once, when libfabric loads it.
 		 */
 		if (max)
 			setenv("FI_OFI_RPMEM_INLINE", max, 1);
 		label = what;
 		limit = bytes;
 		memset(seen, 0, sizeof(*seen));
-		/*
-		 * Requests send-after-write, for messages that announce writes.
-		 */
+		/* Request FI_ORDER_SAW: messages announce writes. */
 		side.order |= FI_ORDER_SAW;
 		pair_run(&side, &side, run_target, run_initiator);
 		exit(tap_done());
@@ -395,7 +401,7 @@ static int run_pair(const char *what, const char *max, size_t bytes,
 	return st;
 }
 
-/* With an argument only the run of that name. */
+/* usage: inline [RUN]: only the run of this name. */
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -417,7 +423,7 @@ int main(int argc, char **argv)
 	int bad = 0;
 
 	/*
-	 * With this timeout a slow target on a loaded machine does not count as
+	 * So long that a slow target on a loaded machine is not taken for
 	 * silent.
 	 */
 	setenv("FI_OFI_RPMEM_TIMEOUT", "30000", 0);

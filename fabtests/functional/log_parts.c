@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Two logs of one pool, for log.sh: log_parts WHERE, a pool without a log, or
- * log_parts PARTS SHARED WHOLE, three such pools. log.sh starts the daemon
- * again when the program has written a line, and before the program reads one.
+ * Several logs in one pool, for log.sh. usage: log_parts WHERE (a pool without
+ * a log), or log_parts PARTS SHARED WHOLE (three such pools): then log.sh
+ * restarts the daemon after the program has printed a line, and lets the
+ * program go on by a line on stdin.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -51,7 +52,7 @@ static int create(unsigned int logs, unsigned int log)
 	return rpmem_log_create(where, &a);
 }
 
-/* how is 0 to write, 'r' to read, and 't' to displace the writer. */
+/* how: 0 to write, 'r' to read only, 't' to take the log from its writer. */
 static int open_log(struct rpmem_log **l, unsigned int logs, unsigned int log,
 		    char how)
 {
@@ -124,7 +125,10 @@ static void one_log_stays(void)
 	struct rpmem_pool *pool;
 	struct rpmem_log *l;
 
-	/* A caller that was compiled when the struct had fewer fields. */
+	/*
+	 * The size of a caller that was compiled before the struct had these
+	 * fields.
+	 */
 	old.size = offsetof(struct rpmem_log_attr, log);
 	OK(rpmem_log_create(where, &old));
 	OK(rpmem_log_open(&l, where, &old));
@@ -157,7 +161,10 @@ static void refusal_divides_nothing(void)
 	rpmem_pool_close(pool);
 }
 
-/* Concurrent creates: one divides the pool, and the others wait for it. */
+/*
+ * Concurrent creates of 8 logs: one divides the pool, and the others wait for
+ * that.
+ */
 static void first_creates_meet(void)
 {
 	pid_t pids[8];
@@ -174,7 +181,7 @@ static void first_creates_meet(void)
 		CHECK(waitpid(pids[i], &status, 0) == pids[i] && !status);
 }
 
-/* Each of several writers that displace each other gets the log in the end. */
+/* Several writers take the log from each other: each gets it in the end. */
 static void takers_meet(void)
 {
 	struct rpmem_log *l;
@@ -220,7 +227,7 @@ static void writers_are_apart(void)
 	taking.take = 1;
 	CHECK(rpmem_log_create(where, &taking) == -EEXIST);
 	OK(rpmem_log_append(b, "w", 1, NULL));
-	/* Another writer of one log. */
+	/* Another writer takes log 1, and log 0 is not disturbed. */
 	OK(open_log(&c, 2, 1, 't'));
 	CHECK(rpmem_log_append(b, "y", 1, NULL) == -ESTALE);
 	OK(rpmem_log_append(a, "3", 1, NULL));
@@ -238,7 +245,7 @@ static void writers_are_apart(void)
 	rpmem_log_close(c);
 }
 
-/* An initiator that bypasses librpmem_pool and may break its rules. */
+/* An initiator on libfabric alone, which may write outside its part. */
 struct raw {
 	struct fid_ep *ep;
 	struct fid_cq *cq;
@@ -251,7 +258,8 @@ static void raw_open(struct raw *r, const struct rpmem_pool_fabric *f)
 	struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_CONTEXT};
 	struct fi_av_attr av = {.type = FI_AV_TABLE};
 	/*
-	 * No service listens here: the key has the port of private connections.
+	 * Nothing listens on this port. The initiator connects to the port in
+	 * the key.
 	 */
 	const struct sockaddr_in host = {
 		.sin_family = AF_INET,
@@ -275,7 +283,10 @@ static void raw_close(struct raw *r)
 	fi_close(&r->av->fid);
 }
 
-/* Write 64 bytes at a remote address. Returns 0 or the error of the entry. */
+/*
+ * Write 64 bytes at a remote address. Returns 0, the error of the entry, or the
+ * call's negative error.
+ */
 static int raw_write(struct raw *r, uint64_t addr, uint64_t key)
 {
 	static char bytes[64] = "an entry of nobody";
@@ -299,7 +310,7 @@ static int raw_write(struct raw *r, uint64_t addr, uint64_t key)
 	return err.err;
 }
 
-/* Read the bytes of each part that are next to another part. */
+/* Read 64 bytes of each part next to the border with another part. */
 static void read_edges(struct rpmem_pool *p[3], uint64_t len, char edges[3][64])
 {
 	OK(rpmem_pool_read(p[0], edges[0], 64, len - 64));
@@ -307,10 +318,7 @@ static void read_edges(struct rpmem_pool *p[3], uint64_t len, char edges[3][64])
 	OK(rpmem_pool_read(p[2], edges[2], 64, 0));
 }
 
-/*
- * The key of a part reaches no byte of another, whatever the initiator sends,
- * and each part has bytes of its own.
- */
+/* The key of one part gives access to no byte of another part. */
 static void key_reaches_one_part(void)
 {
 	struct rpmem_pool_info info = {.size = sizeof(info)};
@@ -349,7 +357,9 @@ static void key_reaches_one_part(void)
 		rpmem_pool_close(p[i]);
 }
 
-/* A new owner ends the key of the former owner, and no other key. */
+/*
+ * A new owner of a part makes the former owner's key invalid, and no other key.
+ */
 static void fencing_disturbs_nobody(void)
 {
 	struct rpmem_pool_info info = {.size = sizeof(info)};
@@ -405,7 +415,8 @@ static struct rpmem_pool *open_whole(const char *pool, int exclusive)
 {
 	const struct rpmem_pool_attr a = {
 		.size = sizeof(a),
-		.timeout = 2, /* shorter than a new daemon's wait for owners */
+		.timeout = 2, /* shorter than a restarted daemon waits for
+			       * former owners */
 		.exclusive = exclusive,
 	};
 	struct rpmem_pool *p;
@@ -415,8 +426,8 @@ static struct rpmem_pool *open_whole(const char *pool, int exclusive)
 }
 
 /*
- * Clients that others displace while the daemon is started again get that error
- * before their timeout; a client that nobody displaced divides its pool.
+ * Clients whose pools others take while the daemon restarts get that error, and
+ * no timeout. A client whose pool nobody took divides it.
  */
 static int restart(char **pools)
 {
@@ -457,7 +468,7 @@ int main(int argc, char **argv)
 	if (argc != 2)
 		return 2;
 	where = argv[1];
-	/* Fork first: none of the libraries is in use yet. */
+	/* The forks come first, while no library is in use. */
 	first_creates_meet();
 	takers_meet();
 	divide(1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Tests whether the provider does what fi_rpmem(7) and the pages of section 3
- * say.
+ * Checks claims of fi_rpmem(7) and of the pages of section 3 against the
+ * provider.
  */
 #include "config.h"
 
@@ -51,7 +51,7 @@ static fi_addr_t self;
 static char err[RP_ERR_LEN];
 static char buf[4096];
 
-/* One region on a disk, one on tmpfs, one not registered as persistent. */
+/* Three regions: on a disk, on tmpfs, and one not registered as persistent. */
 struct memory {
 	void *map;
 	struct fid_mr *mr;
@@ -89,7 +89,9 @@ static struct fi_rma_iov range_of(const struct memory *m, uint64_t off,
 		.addr = addr_of(m) + off, .len = len, .key = fi_mr_key(m->mr)};
 }
 
-/* Read the next completion: 0, or the prov_errno of the error entry. */
+/*
+ * Wait for the next completion. Returns 0, or the prov_errno of an error entry.
+ */
 static int take_completion(void **context, struct fi_cq_err_entry *bad)
 {
 	struct fi_cq_entry e;
@@ -111,7 +113,7 @@ static int take_completion(void **context, struct fi_cq_err_entry *bad)
 	return -1;
 }
 
-/* Whether no further completion comes within a while. */
+/* Does no further completion come within a while? */
 static bool no_completion(void)
 {
 	struct fi_cq_entry e;
@@ -122,7 +124,10 @@ static bool no_completion(void)
 	return true;
 }
 
-/* The first calls to a peer return -FI_EAGAIN until it is connected. */
+/*
+ * Repeat a call while it returns -FI_EAGAIN, as the first calls to a peer do
+ * until it is connected.
+ */
 #define AGAIN(call)                                                            \
 	({                                                                     \
 		ssize_t ret_;                                                  \
@@ -210,7 +215,8 @@ static void check_committing(void)
 	claim_is(AGAIN(commit_post(f.ep, r, 2, self, FI_RPMEM_DURABLE,
 				   FI_RPMEM_CLASS_POWER, NULL, &b)),
 		 0, "fi_rpmem_commit() of it and of bytes never written");
-	memset(r, 0, sizeof(r)); /* the call has copied it: it may be reused */
+	memset(r, 0, sizeof(r)); /* the call has copied the ranges: overwrite
+				  * them */
 	claim(!take_completion(&c, &bad) && !take_completion(&c, &bad) &&
 		      no_completion(),
 	      "both complete once, although the ranges were overwritten");
@@ -222,7 +228,7 @@ static void check_committing(void)
 	claim(!take_completion(&c, &bad) && c == &a, "completes");
 }
 
-/* A commit of more ranges than fit one message still has one completion. */
+/* A commit of more ranges than fit into one message has one completion, too. */
 static void many_ranges(void)
 {
 	static struct fi_rma_iov r[1000];
@@ -323,7 +329,10 @@ static void store_behind(void)
 	fi_close(&fixed.mr->fid);
 }
 
-/* Check prov_errno, err, and a text with the status and its remedy. */
+/*
+ * Wait for an error entry. Check its prov_errno and err, and that its text has
+ * the status and the remedy.
+ */
 static void failed_as(enum rp_status want, void *context, const char *text)
 {
 	const char *says;
@@ -446,7 +455,7 @@ static void not_offered(void)
 		 "events of the address vector are refused");
 }
 
-/* How many entries of the provider fi_getinfo() lists for these hints. */
+/* Count the entries of ofi_rpmem that fi_getinfo() lists for these hints. */
 static int count_listed(const struct fi_info *hints)
 {
 	struct fi_info *list = NULL;
@@ -504,7 +513,10 @@ static void check_selecting(void)
 	rp_fabric_close(&base);
 }
 
-/* A key chosen by the application carries no facts: nothing is promised. */
+/*
+ * Without FI_MR_PROV_KEY the program chooses the keys, which carry no facts:
+ * commits are refused.
+ */
 static void chosen_keys(void)
 {
 	struct fi_info *h = fi_allocinfo(), *info;
@@ -553,8 +565,8 @@ static void default_flag(void)
 
 	info->tx_attr->op_flags |= FI_COMMIT_COMPLETE;
 	/*
-	 * The port of the first endpoint is in use. (Without any address the
-	 * tcp of libfabric 2.1 does not listen.)
+	 * Another port: the first endpoint uses that of info. (Without any
+	 * address the tcp provider of libfabric 2.1 does not listen.)
 	 */
 	((struct sockaddr_in *)info->src_addr)->sin_port = 0;
 	if (fi_endpoint(f.domain, info, &ep, NULL) ||
@@ -565,8 +577,8 @@ static void default_flag(void)
 	claim_is(AGAIN(fi_write(ep, buf, 8, NULL, self, r.addr, r.key, &a)), 0,
 		 "fi_write() on an endpoint with the default flag");
 	/*
-	 * tmpfs does not reach class power, so this error proves that a commit
-	 * ran.
+	 * The region on tmpfs does not reach class power: this error shows that
+	 * there was a commit.
 	 */
 	claim(take_completion(&c, &bad) == RP_ST_CLASS && c == &a,
 	      "is a commit");
@@ -585,8 +597,9 @@ static void default_flag(void)
 }
 
 /*
- * The example of fi_rpmem_commit(3), compiled as a shared object, on an
- * endpoint that records its contexts; every call returns -FI_EAGAIN once.
+ * Run the example of fi_rpmem_commit(3), compiled as a shared object, on a
+ * false endpoint, which records contexts, and whose every call returns
+ * -FI_EAGAIN once.
  */
 static void *contexts[3];
 static int posted, tries, completed;
@@ -671,7 +684,7 @@ static void example_of_commit(const char *path)
 	dlclose(lib);
 }
 
-/* Draining cannot be undone, so this comes last. */
+/* Called last, because fi_rpmem_drain() cannot be undone. */
 static void check_draining(const void *name)
 {
 	struct fi_cq_err_entry bad;
@@ -737,7 +750,7 @@ int main(int argc, char **argv)
 	    register_memory(&shm, FI_RMA_PMEM) || register_memory(&plain, 0))
 		bail("set-up", err);
 
-	unlink(tmpfs); /* the registration needed the name of the file */
+	unlink(tmpfs); /* only the registration needs the name of the file */
 	check_registering(folder);
 	check_committing();
 	many_ranges();

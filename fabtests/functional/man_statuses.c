@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Prints each number as fi_rpmem(7) lists it: category, errno, name, remedy. */
+/*
+ * Prints each status as fi_rpmem(7) lists it: number, category, errno, name,
+ * remedy.
+ */
 #include "config.h"
 
 #include <ctype.h>
@@ -30,7 +33,7 @@ int main(void)
 		const char *name = rp_status_name(st);
 
 		if (!strcmp(name, rp_status_name(RP_ST_MAX)))
-			continue; /* a gap between the blocks */
+			continue; /* a number without a status */
 		printf("%d FI_RPMEM_ST_%s %s %c%s. %s\n", st,
 		       categories[fi_rpmem_status(st)],
 		       strerrorname_np(rp_status_errno(st)),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * More peers than a domain holds connections to: the provider closes idle
- * connections for new ones without an error, and no write over them is lost or
- * poisoned.
+ * More peers than a domain may have connections. The provider closes idle
+ * connections for new ones without an error, and no write over a closed one is
+ * lost or poisoned.
  */
 #include "config.h"
 
@@ -22,9 +22,13 @@
 
 #define OPEN  1024 /* maximum connections of an initiator: docs/operating.md */
 #define PEERS (OPEN + 40)
-#define BYTES 256 /* so long that a write is by RDMA, not inside a request */
-#define LEN   ((size_t)PEERS * BYTES)
-/* Descriptors: both ends of all connections are in this process, and others. */
+#define BYTES 256 /* so long that a write goes by RDMA, not inside a request   \
+		   */
+#define LEN ((size_t)PEERS * BYTES)
+/*
+ * Limit of descriptors: both ends of OPEN connections are in this process, and
+ * some others.
+ */
 #define FDS (2 * OPEN + 200)
 
 static struct rp_fabric f;
@@ -47,7 +51,10 @@ static void bail(const char *what, const char *why)
 	exit(1);
 }
 
-/* Wait for the completion of an operation; returns 0 or its error. */
+/*
+ * Wait for the completion of an operation that a call has posted. Returns 0 or
+ * its error.
+ */
 static int wait_end(ssize_t posted)
 {
 	struct fi_cq_err_entry bad = {0};
@@ -120,7 +127,7 @@ static unsigned int count_descriptors(void)
 	return n;
 }
 
-/* One target, by as many addresses of this host. */
+/* Open one target, and insert PEERS addresses of this host for it. */
 static void open_all(void)
 {
 	struct rp_fabric_attr attr = {.target = true, .source = "0.0.0.0"};

@@ -37,7 +37,7 @@ static int give_up(const char *what)
 	return 1;
 }
 
-/* Run one transaction, which frees the object of the previous one. */
+/* Run the next transaction. It also frees the object of the previous one. */
 static int step(struct part *r)
 {
 	volatile int ret = 0;
@@ -123,7 +123,7 @@ static int run_all(struct root *r)
 	return give_up(failed);
 }
 
-/* Persist ranges of many sizes, without transactions. */
+/* Flush and persist ranges of many sizes, without transactions. */
 static int flush_many(struct part *r)
 {
 	for (unsigned int i = 1; i < CELLS; i *= 2) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A requested message order holds across the private connection and the base's:
- * an announcement is visible only after its data.
+ * A requested message order (FI_ORDER_SAW, FI_ORDER_WAW) holds between the
+ * private connection and the base's: whatever announces data is visible only
+ * after the data.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,18 +17,18 @@ enum {
 	ROUNDS = 16,	 /* rounds of each kind */
 	LONG = 100000,	 /* bytes that take a while to transfer */
 	SHORT = 200,	 /* bytes that may go inside a request */
-	FLAG = LONG + 8, /* offset of the flag, 8 bytes after the data */
+	FLAG = LONG + 8, /* offset of the flag, behind the data */
 	RDMA = 8192,	 /* bytes that never go inside a request */
 	PLAIN_FLAG = 64, /* offset in plain memory */
 };
 
-/* The operation that announces the data of a round. */
+/* The operation that announces the data: a message, or a write of the flag. */
 enum announcement {
 	MESSAGE,
 	INJECTED,
 	TAGGED,
 	FLAG_WRITE,   /* short write to the same region */
-	FLAG_RDMA,    /* write to it, too long for a request */
+	FLAG_RDMA,    /* the same, too long for a request */
 	FLAG_DURABLE, /* durable write, inside its request if possible */
 	FLAG_ATOMIC,
 	FLAG_PLAIN, /* write over the base's connection */
@@ -192,7 +193,10 @@ static int post_announcement(struct side *s, const struct card *peer,
 	}
 }
 
-/* In one round of three the data is not durable. */
+/*
+ * Post the data and the announcement, and wait. In one round of three the data
+ * is written without commit.
+ */
 static int round_trip(struct side *s, const struct card *peer,
 		      enum announcement a, uint64_t n)
 {
@@ -233,7 +237,7 @@ int main(void)
 		const char *label;
 		struct pair_opts o;
 	} runs[] = {
-		/* ofi_rxm has these orders only without atomics. */
+		/* ofi_rxm offers these orders only without atomics. */
 		{"tcp", {.order = order}},
 		{"tcp, a thread places",
 		 {.order = order, .progress = FI_PROGRESS_AUTO}},

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Two processes, one endpoint each, for tests of one behaviour. */
+/*
+ * Two processes (target and initiator) with one endpoint each, for tests of one
+ * behaviour.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -75,7 +78,8 @@ int tap_done(void)
 }
 
 /*
- * The variables RPMEM_BASE and RPMEM_NODE choose base and address of the tests.
+ * The environment variables RPMEM_BASE and RPMEM_NODE name the base and the
+ * address of the tests.
  */
 static const char *base_prov(void)
 {
@@ -150,7 +154,7 @@ void side_open(struct side *s, const struct pair_opts *o)
 	fi_freeinfo(h);
 	MUST(fi_fabric(s->info->fabric_attr, &s->fabric, NULL));
 	MUST(fi_domain(s->fabric, s->info, &s->domain, NULL));
-	/* verbs connected endpoints have no tags. */
+	/* Connected endpoints of verbs have no tags. */
 	cq.format = o->msg && pair_over("verbs") ? FI_CQ_FORMAT_DATA
 						 : FI_CQ_FORMAT_TAGGED;
 	if (o->format)
@@ -200,8 +204,8 @@ uint32_t side_event(struct side *s, struct fi_eq_cm_entry *e)
 	do {
 		n = fi_eq_sread(s->eq, &event, e, sizeof(*e), 100, 0);
 		/*
-		 * Poll the CQ, too: emulated placement moves data when the CQ
-		 * is polled.
+		 * Poll the CQ, too: with emulated placement
+		 * (peers_write_here()) bytes move when it is polled.
 		 */
 		if (n == -FI_EAGAIN)
 			side_poke(s);
@@ -214,7 +218,7 @@ uint32_t side_event(struct side *s, struct fi_eq_cm_entry *e)
 	return event;
 }
 
-/* Expect the event that this endpoint's connection is up. */
+/* Wait for FI_CONNECTED of this endpoint's connection. */
 static void expect_connected(struct side *s)
 {
 	struct fi_eq_cm_entry e;
@@ -263,7 +267,8 @@ void side_connect(struct side *s, const struct card *peer)
 static const uint64_t remote = FI_REMOTE_READ | FI_REMOTE_WRITE;
 
 /*
- * The variables RPMEM_POOL and RPMEM_MAP_SYNC choose the memory of the tests.
+ * RPMEM_MAP_SYNC selects MAP_SYNC. path may be a devdax device, with @N for its
+ * N-th part of PAIR_DEVICE bytes.
  */
 void *pair_map(const char *path, size_t *len)
 {
@@ -330,7 +335,9 @@ void side_memory(struct side *s)
 		side_pool(s, given);
 		memset(s->pool, 0, PAIR_POOL);
 	} else {
-		/* Keep the name: a deleted file has no persistence. */
+		/*
+		 * Keep the name of the file: a deleted file is not persistent.
+		 */
 		strcpy(s->path, "pair_pool.XXXXXX");
 		fd = mkstemp(s->path);
 		if (fd < 0)
@@ -459,7 +466,7 @@ void pair_barrier_unpolled(struct side *s)
 
 	if (write(out_fd, &c, 1) != 1)
 		MUST(-errno);
-	/* The other half may need the progress of this half meanwhile. */
+	/* Poll meanwhile: the other half may need the progress of this half. */
 	while ((n = read(in_fd, &c, 1)) != 1) {
 		if (!n || errno != EAGAIN)
 			MUST(-EPIPE);
@@ -471,7 +478,7 @@ void pair_barrier(struct side *s)
 {
 	pair_barrier_unpolled(s);
 	/*
-	 * Poll, so that this half reads what the other half's thread has
+	 * Poll once, so that this half sees what the other half's thread has
 	 * placed.
 	 */
 	side_poke(s);
@@ -508,7 +515,7 @@ bool pair_time_left(void)
 	return seconds() - begun < (time_t)deadline_s() * 3 / 4;
 }
 
-/* Run one half, in a process that has not called libfabric before. */
+/* Run one half, in a child whose parent has not called libfabric. */
 static void run_half(const char *who, int in, int out,
 		     const struct pair_opts *o, half_fn half)
 {
@@ -548,8 +555,8 @@ static void expect_exit(const char *who, pid_t pid)
 }
 
 /*
- * Both halves are children: an RDMA device opened in this process would be
- * unusable in the children of the next run.
+ * Both halves are children, because an RDMA device that this process opened
+ * would be unusable in the children of the next run.
  */
 void pair_run(const struct pair_opts *target, const struct pair_opts *initiator,
 	      half_fn target_half, half_fn initiator_half)
@@ -557,10 +564,7 @@ void pair_run(const struct pair_opts *target, const struct pair_opts *initiator,
 	int down[2], up[2];
 	pid_t t, i;
 
-	/*
-	 * With this timeout a slow half on a busy machine does not count as
-	 * dead.
-	 */
+	/* So long that a slow half on a busy machine is not taken for dead. */
 	setenv("FI_OFI_RPMEM_TIMEOUT", "30000", 0);
 	fflush(stdout);
 	tally_of();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A poll set names the queues and counters that have something new. */
+/* fi_poll() names the queues and counters of a set that have something new. */
 /* Newer headers deprecate poll sets, which programs still use. */
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #include <stdio.h>
@@ -24,8 +24,8 @@ static void run_target(struct side *s, const struct card *peer)
 }
 
 /*
- * Poll the set for two seconds; returns how often it named a context, up to
- * count.
+ * Poll the set for up to two seconds. Returns the number of contexts that it
+ * named at once, up to count.
  */
 static int poll_set(struct fid_poll *set, void **context, int count)
 {
@@ -68,7 +68,10 @@ static void commit_and_poll(struct side *s, const struct card *peer)
 	POST(s, fi_writemsg(s->ep, &msg, FI_COMPLETION | FI_COMMIT_COMPLETE));
 }
 
-/* Fail by a commit: ofi_rxm would count a failed write among the sends. */
+/*
+ * Post a commit that fails. A failed write would not do: ofi_rxm counts it
+ * among the sends.
+ */
 static void commit_outside(struct side *s, const struct card *peer)
 {
 	struct fi_rma_iov r = {peer->pool_addr + PAIR_POOL, 64, peer->pool_key};

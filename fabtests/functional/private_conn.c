@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Durable writes over a private connection, and their outcome when the
+/*
+ * Durable writes over a private connection, and their outcome when the
  * connection, its key or its target is lost.
  */
 #include <dirent.h>
@@ -14,7 +15,7 @@
 #include "functional/pair.h"
 
 enum {
-	AREA = 256 << 10, /* bytes written to; 0 to 4095 wake the target */
+	AREA = 256 << 10, /* bytes that the target checks */
 	SLOT = 4096,
 	MANY = 64,
 	LONG = 3 << 16,
@@ -24,7 +25,7 @@ static const char *label;
 static struct fi_cq_tagged_entry e;
 static struct fi_cq_err_entry err;
 static char buf[PAIR_POOL];
-static char why[512]; /* reason that query_key() got */
+static char why[512]; /* text that query_key() got */
 
 #define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
 
@@ -46,7 +47,7 @@ static ssize_t post_write(struct side *s, const struct card *peer, uint64_t key,
 	return fi_writemsg(s->ep, &msg, flags | FI_COMPLETION);
 }
 
-/* One durable write with its completion: returns 0 or the status. */
+/* Make one durable write and wait. Returns 0 or the status. */
 static int durable_write(struct side *s, const struct card *peer, uint64_t key,
 			 const void *from, size_t len, uint64_t at)
 {
@@ -62,7 +63,7 @@ static bool query_key(struct side *s, uint64_t key, struct fi_rpmem_attr *attr)
 	return strstr(why, "a private connection");
 }
 
-/* Write until the private connection is up. */
+/* Write until a query says that the private connection is up. */
 static bool connect_up(struct side *s, const struct card *peer, uint64_t key)
 {
 	struct fi_rpmem_attr attr;
@@ -78,8 +79,8 @@ static bool connect_up(struct side *s, const struct card *peer, uint64_t key)
 }
 
 /*
- * Count the private connections: sockets whose peer has the port of the key. If
- * how is true, shut them down.
+ * Count the private connections: sockets whose peer port is the port in the
+ * key. If how is true, shut them down.
  */
 static int private_sockets(const struct card *peer, bool how,
 			   struct sockaddr_in *other)
@@ -162,8 +163,8 @@ static void write_sizes(struct side *s, const struct card *peer)
 }
 
 /*
- * Many outstanding at once, some durable, to the same bytes: those of the last
- * write stay.
+ * Many outstanding writes, durable and not, in rounds to the same bytes: those
+ * of the last round must stay.
  */
 static void write_many(struct side *s, const struct card *peer)
 {
@@ -171,7 +172,9 @@ static void write_many(struct side *s, const struct card *peer)
 
 	for (char round = 7; round > 0; round--) {
 		fill_source((char)(round == 1 ? 2 : round + 10));
-		/* The sources stay unchanged until the writes complete. */
+		/*
+		 * buf stays unchanged until all writes of the round complete.
+		 */
 		for (int i = 0; i < MANY; i++) {
 			uint64_t flags =
 				(i + round) % 3 ? FI_COMMIT_COMPLETE : 0;
@@ -230,7 +233,10 @@ static enum fi_rpmem_method expected_method(void)
 					   : FI_RPMEM_METHOD_AGENT_SFENCE;
 }
 
-/* Count the next completion: *good, or *bad if the write is lost. */
+/*
+ * Wait for a completion, and count it: in *good, or in *bad if the write is
+ * lost.
+ */
 static void count_end(struct side *s, int *good, int *bad)
 {
 	if (side_wait(s, &e, &err))
@@ -243,7 +249,8 @@ static void count_end(struct side *s, int *good, int *bad)
 }
 
 /*
- * Break the connection with writes outstanding: no lost write is acknowledged.
+ * Break the connection with writes outstanding. All complete once, and the lost
+ * ones fail.
  */
 static void cut_connection(struct side *s, const struct card *peer)
 {
@@ -266,14 +273,17 @@ static void cut_connection(struct side *s, const struct card *peer)
 	for (; due; due--)
 		count_end(s, &good, &bad);
 	printf("# %d succeeded, %d were lost\n", good, bad);
-	/* A thread, or the agent, may have completed all of them before. */
+	/*
+	 * Without a lost one only if a thread or the agent may have completed
+	 * all of them before.
+	 */
 	OK(good + bad == MANY &&
 		   (bad || s->o.progress == FI_PROGRESS_AUTO ||
 		    !pair_over("tcp") ||
 		    expected_method() >= FI_RPMEM_METHOD_AGENT_SFENCE),
 	   "outstanding writes fail");
 	OK(side_quiet(s), "and ends once");
-	/* Writing a poisoned range again clears its poison. */
+	/* A durable write to a poisoned range removes the poison. */
 	while (again < MANY && pair_time_left())
 		if (durable_write(s, peer, peer->pool_key, buf + again * SLOT,
 				  SLOT, (uint64_t)again * SLOT))
@@ -286,7 +296,7 @@ static void cut_connection(struct side *s, const struct card *peer)
 	   "over a connection that is new");
 }
 
-/* A peer that has no key, and so stays unverified. */
+/* A peer without a key is refused, and disturbs no other. */
 static void unverified_peer(struct side *s, const struct card *peer)
 {
 	uint64_t secret = 12345, v = 0;
@@ -334,7 +344,10 @@ static void write_all(struct side *s, const struct card *peer)
 	pair_barrier(s);
 }
 
-/* A key is closed while the initiator writes, and replaced by a new one. */
+/*
+ * The target closes the region while the initiator writes, and registers it
+ * again.
+ */
 static void serve_keys(struct side *s, const struct card *peer)
 {
 	struct card c;
@@ -385,7 +398,10 @@ static void write_keys(struct side *s, const struct card *peer)
 		;
 	pair_barrier(s);
 	pair_barrier(s);
-	/* Repeat: the base's own connection may have broken as well. */
+	/*
+	 * Try again on errors: the own connection of the base may have broken
+	 * as well.
+	 */
 	do {
 		st = durable_write(s, &c, c.pool_key, buf, 8, AREA + 64);
 	} while (st && pair_time_left());
@@ -419,7 +435,7 @@ static void write_death(struct side *s, const struct card *peer)
 	}
 	OK(ends && good == ends, "writes succeed while the target lives");
 	pair_barrier(s);
-	/* The target has died by the time that the first commit fails. */
+	/* When the first commit fails, the target has died. */
 	while (!durable_write(s, peer, peer->pool_key, buf, SLOT, 0) &&
 	       pair_time_left())
 		;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Queries with and without a completion, and zeroed or refused commits. */
+/*
+ * Queries (fi_rpmem_query(), fi_rpmem_query_sync()), and commits with a zeroed
+ * struct fi_rpmem_msg.
+ */
 #include "config.h"
 
 #include <errno.h>
@@ -21,7 +24,7 @@ static char why[512];
 #define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
 #define UNTOUCHED      0x7e57
 
-/* An attr whose values show whether a call has changed it. */
+/* Fill attr with values that show whether a call has changed it. */
 static struct fi_rpmem_attr *fresh_attr(void)
 {
 	strcpy(why, "untouched");
@@ -37,7 +40,7 @@ static bool attr_untouched(void)
 	       !strcmp(why, "untouched");
 }
 
-/* A key of the peer's host, with a port at which no target listens. */
+/* The peer's key with another port, at which no target listens. */
 static uint64_t key_of_nobody(const struct card *peer)
 {
 	return (peer->pool_key & ~(0xffffull << 40)) | 1ull << 40;
@@ -273,7 +276,7 @@ static void check_closed(struct side *s, const struct card *peer)
 		pair_barrier(s);
 		s->ep = second;
 	}
-	nanosleep(&pause, NULL); /* the target sleeps */
+	nanosleep(&pause, NULL); /* until the target sleeps and does not poll */
 	POST(s, QUERY(s, peer->pool_key, FI_RPMEM_CLASS_DEFAULT, fresh_attr(),
 		      &context));
 	MUST(fi_close(&s->ep->fid));
@@ -325,7 +328,7 @@ static int require(struct side *s, unsigned int class, size_t size)
 			 &class, size);
 }
 
-/* The class that an endpoint requires of a key of class process. */
+/* FI_OPT_RPMEM_CLASS on an endpoint, with a key of class process. */
 static void check_option(struct side *s, const struct card *peer)
 {
 	const size_t size = sizeof(enum fi_rpmem_class);

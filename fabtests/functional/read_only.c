@@ -34,7 +34,7 @@ static char bytes[1 << 16], err[RP_ERR_LEN];
 static struct fid_mr *mr;
 static fi_addr_t peer;
 
-/* Wait for one completion; returns -1 and prints the error if it has one. */
+/* Wait for one completion. Returns 0, or -1 after printing the error. */
 static int wait_done(void)
 {
 	struct fi_cq_entry done;
