@@ -22,9 +22,8 @@
 
 #define OPEN  1024 /* maximum connections of an initiator: docs/operating.md */
 #define PEERS (OPEN + 40)
-#define BYTES 256 /* so long that a write goes by RDMA, not inside a request   \
-		   */
-#define LEN ((size_t)PEERS * BYTES)
+#define BYTES 256 /* so long that a write is by RDMA, not inside a request */
+#define LEN   ((size_t)PEERS * BYTES)
 /*
  * Limit of descriptors: both ends of OPEN connections are in this process, and
  * some others.

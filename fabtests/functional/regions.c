@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Registrations in every mode of the base, and very large ones. */
+/* Registrations in each mr_mode of the base, and of a very large region. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 #include "functional/pair.h"
 
-/* FI_MR_BASIC and FI_MR_SCALABLE, which newer headers deprecate. */
+/* Values of FI_MR_BASIC and FI_MR_SCALABLE, which newer headers deprecate. */
 enum {
 	MR_BASIC = 1,
 	MR_SCALABLE
@@ -34,7 +34,10 @@ static int count_listed(const char *prov, uint32_t version, int mode,
 	return !ret;
 }
 
-/* Write to a region of this process in this mode: 1, or 0 if a call fails. */
+/*
+ * Write to a region of this process in the mr_mode of info. Returns 1, or 0 if
+ * a call fails.
+ */
 static int mode_works(struct fi_info *info)
 {
 	struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_TAGGED};
@@ -119,7 +122,7 @@ static void check_modes(const char *base, const char *ours)
 	}
 }
 
-/* A region of 5 GiB, hardly written to, and commits beyond its fourth GiB. */
+/* A sparse region of 5 GiB, and commits beyond its first 4 GiB. */
 static void check_large_region(void)
 {
 	const uint64_t size = 5ull << 30, far = (9ull << 29) + 100;

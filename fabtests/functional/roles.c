@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * An endpoint that has only committed begins to serve: it can receive long
- * requests.
+ * An endpoint that was only an initiator becomes a target: it can receive long
+ * requests, too.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,10 @@ static void run_first(struct side *s, const struct card *peer)
 		start = now();
 		if (!commit_writes(s, &theirs, RANGES))
 			MUST(-err.err);
-		/* A truncated request would be repeated after 10 s. */
+		/*
+		 * A request that was truncated would be sent again only after
+		 * 10 s.
+		 */
 		if (now() - start > 5)
 			MUST(-FI_ETIMEDOUT);
 	}

@@ -72,7 +72,8 @@ static int refuse(const char *path)
 }
 
 /*
- * Serve calls: reply with their first bytes; without a secret never reply.
+ * Serve calls, and reply with the first bytes of each. Without a secret never
+ * reply.
  */
 static int serve(const char *path, const char *secret, int to)
 {
@@ -102,7 +103,10 @@ static int serve(const char *path, const char *secret, int to)
 	return 1;
 }
 
-/* Start a server; returns its pid and its address, or -(exit status). */
+/*
+ * Start a server process. Returns its pid, and its address in where, or -(exit
+ * status).
+ */
 static pid_t start(const char *path, const char *secret, char where[64])
 {
 	const char *name = strrchr(path, '/');
@@ -128,7 +132,10 @@ static pid_t start(const char *path, const char *secret, char where[64])
 	return WIFEXITED(status) ? -WEXITSTATUS(status) : -1;
 }
 
-/* A client waits while the server ends: check error, text and pending calls. */
+/*
+ * A client waits for a reply while the server ends: check the error, its text
+ * and the pending calls.
+ */
 static void wait_away(const char *where, pid_t server)
 {
 	const struct rpmem_rpc_attr attr = {
@@ -177,7 +184,7 @@ static int away(const char *path)
 }
 
 /*
- * Call with short and long calls: bytes inside of the request, and before it.
+ * Make calls whose bytes travel inside the request (up to 4032), and before it.
  */
 static void call_all(struct rpmem_rpc *rpc)
 {

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Many clients of the example rpc_server at one time, for rpc.sh.
- *
- *   rpc_many WHERE CLIENTS
- */
+/* Many clients of the example rpc_server at the same time, for rpc.sh. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -24,7 +20,10 @@ static void report(const char *what)
 	__atomic_add_fetch(&failures, 1, __ATOMIC_RELAXED);
 }
 
-/* Each client has its own sum, 1 + 2 + ...: no other client sends to it. */
+/*
+ * Run one client. The server must keep its sum, 1 + 2 + ..., apart from those
+ * of the other clients.
+ */
 static void *run(void *arg)
 {
 	struct rpmem_rpc **c = arg;

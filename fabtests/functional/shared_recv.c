@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Two connections that share a receive context: commits over them consume none
- * of its receives. The same test runs on the bare base.
+/*
+ * Two connections that share a receive context (FI_EP_MSG with an SRX): commits
+ * over them take none of its receives. The test runs on the bare base, too, for
+ * comparison.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -28,7 +30,7 @@ static struct side target, from[CONNS];
 static struct fid_ep *srx, *served[CONNS];
 static char buf[RECVS][64];
 
-/* The latest entry of the target. */
+/* The entry that the target read last. */
 static struct fi_cq_tagged_entry got;
 static struct fi_cq_err_entry err;
 static unsigned int ended[CONNS];
@@ -58,7 +60,10 @@ static void poll_others(void)
 			ended[i]++;
 }
 
-/* The target's next entry; false: none comes. */
+/*
+ * Wait for the target's next entry, in got. Returns false if none comes in this
+ * time.
+ */
 static bool next_entry(double seconds)
 {
 	struct timespec t;
@@ -120,7 +125,7 @@ static void let_in(int i, const struct card *card, const struct pair_opts *o)
 		;
 }
 
-/* Write, durably if possible, and wait for the completion. */
+/* Write by connection i, durably if `durable`, and wait for the completion. */
 static void write_from(int i, const struct card *card, bool durable)
 {
 	struct iovec iov = {.iov_base = "durable", .iov_len = 8};
@@ -137,8 +142,8 @@ static void write_from(int i, const struct card *card, bool durable)
 	ssize_t ret;
 
 	/*
-	 * The first write sets up the private connection: the target has to
-	 * poll meanwhile.
+	 * The first write sets up the private connection, for which the target
+	 * must poll.
 	 */
 	while ((ret = fi_writemsg(from[i].ep, &m, flags)) == -FI_EAGAIN) {
 		pending = poll_target();
@@ -179,7 +184,7 @@ static void check_messages(const struct card *card, bool durable)
 		   "message %d is in receive %d", i, i);
 	}
 	/*
-	 * No receive is posted for this message, which delays only its own
+	 * No receive is posted for this message. It may delay only its own
 	 * connection.
 	 */
 	send_from(0, "early");
@@ -207,7 +212,8 @@ static void check_cancel(const struct card *card, bool durable)
 }
 
 /*
- * The shared context outlives its endpoints, which close one after the other.
+ * The endpoints close one after the other, before the shared context, and the
+ * other one still works.
  */
 static void check_closing(const struct card *card, bool durable)
 {

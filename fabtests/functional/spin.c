@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A target polls between two requests instead of sleeping if its spin budget
- * says so, measured by voluntary context switches.
+/*
+ * With a spin budget (FI_OFI_RPMEM_SPIN) a target polls between two requests
+ * instead of sleeping. Voluntary context switches show its sleeps.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -19,7 +20,7 @@
 
 enum {
 	WRITES = 100,
-	/* Processor time after which a target without a spin budget sleeps. */
+	/* CPU time after which let_target_idle() takes a target for polling. */
 	POLLING_NS = 2000000,
 };
 
@@ -32,7 +33,8 @@ static struct fi_cq_tagged_entry e;
 static struct fi_cq_err_entry err;
 
 /*
- * Count the sleeps of all threads but a sanitizer's, which wakes each 100 ms.
+ * Count the sleeps of all threads except a sanitizer's, which wakes every 100
+ * ms.
  */
 static long count_sleeps(void)
 {
@@ -61,14 +63,15 @@ static void run_target(struct side *s, const struct card *peer)
 		if (s->o.sleeps)
 			fi_cq_sread(s->cq, &e, 1, NULL, 50);
 		else
-			pauses += !usleep(50000); /* a thread serves */
+			pauses += !usleep(50000); /* the provider's thread
+						   * serves */
 	pauses += before;
 	before = count_sleeps();
 	atomic_store(&seen->slept, before > pauses ? before - pauses : 0);
 	pair_barrier(s);
 }
 
-/* Whether every thread of the process sleeps. */
+/* Do all threads of the process sleep? */
 static bool all_sleep(pid_t pid)
 {
 	char path[64], line[512], *state;
@@ -105,8 +108,8 @@ static uint64_t processor_ns(clockid_t clock)
 }
 
 /*
- * Wait until the target sleeps, or has run for POLLING_NS without sleeping.
- * While the target waits for a processor its processor time does not grow, so
+ * Wait until the target sleeps, or has used POLLING_NS of CPU time without
+ * sleeping. While it waits for a CPU this time does not grow, so the machine's
  * load does not matter.
  */
 static void let_target_idle(void)
@@ -118,7 +121,7 @@ static void let_target_idle(void)
 	MUST(-clock_getcpuclockid(pid, &clock));
 	since = processor_ns(clock);
 	while (!all_sleep(pid) && processor_ns(clock) - since < POLLING_NS)
-		usleep(100); /* leave the processor to the target */
+		usleep(100); /* leave the CPU to the target */
 }
 
 static bool durable_write(struct side *s, const struct card *peer)
@@ -171,8 +174,8 @@ static long run_pair(const char *us, bool automatic)
 
 	if (!pid) {
 		/*
-		 * The variable is read once, when libfabric looks for
-		 * providers.
+		 * In a child, because the provider reads the variable only
+		 * once, when libfabric loads it.
 		 */
 		setenv("FI_OFI_RPMEM_SPIN", us, 1);
 		memset(seen, 0, sizeof(*seen));
@@ -186,12 +189,12 @@ static long run_pair(const char *us, bool automatic)
 
 static void compare_sleeps(const char *who, bool automatic)
 {
-	/* A spin budget of 60 s: even under load no request takes that long. */
+	/* 60 s: no request takes that long, even under load. */
 	const long without = run_pair("0", automatic);
 	const long with = run_pair("60000000", automatic);
 
 	tap_ok(without > WRITES / 2, "%s: it slept %ld times", who, without);
-	/* A wait for a lock also counts as a sleep: allow some. */
+	/* Waits for a lock are counted as sleeps, too: allow some. */
 	tap_ok(with >= 0 && with < without / 2,
 	       "%s: %ld times with a spin budget", who, with);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Eight threads in every threading model: no operation is lost or completes
- * twice.
+/*
+ * Eight threads, in each threading model of libfabric: no operation is lost or
+ * completes twice.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -32,20 +33,23 @@ enum {
 	OPS
 };
 
-/* One operation; it counts its completions, whichever thread reads them. */
+/* One operation. It counts its own completions, whichever thread reads them. */
 struct op {
 	atomic_int ended; /* number of completions */
 	atomic_int prov_errno;
 };
 
-/* The objects of one thread; the case decides which are shared. */
+/*
+ * The libfabric objects of one thread. Each case shares some of them among all
+ * threads.
+ */
 struct lane {
 	struct fid_domain *domain;
 	struct fid_av *av;
 	struct fid_cq *cq;
 	struct fid_ep *ep;
 	fi_addr_t peer;
-	int unshared; /* index, in the enum, of the first object not shared */
+	int unshared; /* first object that is not shared, of the enum below */
 };
 enum {
 	UNSHARED_DOMAIN,
@@ -84,7 +88,7 @@ static void end_op(void *context, int prov_errno)
 	atomic_fetch_add(&op->ended, 1);
 }
 
-/* Read entries, also those of other threads' operations. */
+/* Read entries, which may be of operations of other threads. */
 static void poll_cq(struct worker *w)
 {
 	struct fi_cq_tagged_entry e[4];
@@ -98,16 +102,14 @@ static void poll_cq(struct worker *w)
 	if (n > 0)
 		return;
 	if (n == -FI_EAVAIL) {
-		/* Another thread may have read the error entry already. */
+		/* Another thread may have read this error entry already. */
 		n = fi_cq_readerr(w->lane.cq, &err, 0);
 		if (n == 1)
 			end_op(err.op_context, err.prov_errno);
 	}
 	if (n != 1 && n != -FI_EAGAIN)
 		MUST(n);
-	/*
-	 * Yield: sixteen polling threads would leave no processor for the work.
-	 */
+	/* Yield, because 16 polling threads would leave no CPU for the work. */
 	if (n != 1)
 		nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
 }
@@ -180,11 +182,9 @@ static void run_target(struct side *s, const struct card *peer)
 {
 	post_recvs(s, peer);
 	run_all(s, peer, echo_messages);
-	/*
-	 * The initiator may have commits outstanding, which need this process.
-	 */
+	/* Wait here: the initiator's outstanding commits need this process. */
 	pair_barrier(s);
-	/* The pool has the bytes of the last acknowledged writes. */
+	/* The pool must have the bytes of the last acknowledged writes. */
 	for (unsigned int i = 0; i < THREADS; i++)
 		for (size_t j = 0; j < ROUNDS; j++) {
 			const char *at = s->pool + i * SLICE + j * WRITE;
@@ -343,7 +343,7 @@ static void run_initiator(struct side *s, const struct card *peer)
 	const struct timespec pause = {.tv_nsec = 1000000};
 
 	run_all(s, peer, run_worker);
-	/* Wait for second completions, which would be late. */
+	/* Wait for second completions, which would come late. */
 	for (int i = 0; i < 50; i++) {
 		for (unsigned int t = 0; t < THREADS; t++)
 			poll_cq(&workers[t]);
@@ -398,9 +398,7 @@ int main(void)
 	struct pair_opts o;
 
 	setbuf(stdout, NULL);
-	/*
-	 * With this timeout a slow sanitizer does not count as a dead target.
-	 */
+	/* So long that a target slowed by a sanitizer is not taken for dead. */
 	setenv("FI_OFI_RPMEM_TIMEOUT", "30000", 0);
 	run_pair("one endpoint", safe, safe, share_all);
 	o = (struct pair_opts){.threading = FI_THREAD_SAFE, .sleeps = true};

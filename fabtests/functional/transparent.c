@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Runs the same random programs on a bare base and on the provider over it, and
+ * Runs the same random programs on the bare base and on ofi_rpmem over it, and
  * compares what the programs see.
  */
 #include <argp.h>
@@ -15,7 +15,7 @@
 
 #define LONG_PROGRAMS 10000
 #define MAX_SUSPECTS  20
-/* Number of reruns, alone, of a program that differs, on each side. */
+/* How often a program whose results differ runs again, alone, on each side. */
 #define AGAIN_BASE    4
 #define AGAIN_LAYERED 2
 
@@ -77,7 +77,7 @@ static const struct argp_option argp_options[] = {
 	{0},
 };
 
-/* A program whose results differ, with its first results. */
+/* A program whose results on base and provider differ. */
 struct suspect {
 	uint64_t program;
 	struct tp_result base, layered;
@@ -105,7 +105,10 @@ static bool same_result(const struct tp_result *a, const struct tp_result *b)
 				  : !a->text && !b->text;
 }
 
-/* Print the lines of a that are not in b; both are sorted by operation. */
+/*
+ * Print the lines of a that are not in b. Both are sorted by operation. Returns
+ * whether there were any.
+ */
 static bool print_missing(const char *who, const char *a, const char *b)
 {
 	bool any = false;
@@ -124,7 +127,7 @@ static bool print_missing(const char *who, const char *a, const char *b)
 	return any;
 }
 
-/* Print the first line that differs in order or number. */
+/* Print the first line where a and b differ in order or number. */
 static void print_first(const char *a, const char *b)
 {
 	for (size_t n; *a && *b; a += n, b += n) {
@@ -235,7 +238,10 @@ static void report_suspect(struct tally *t, uint64_t n, struct tp_result *a,
 	t->suspects++;
 }
 
-/* Run the programs from of->from until one hangs. Returns the next one. */
+/*
+ * Run programs from of->from on, until one hangs. Returns the number of the
+ * next one.
+ */
 static uint64_t run_some(const struct options *opt,
 			 const struct tp_programs *of, struct tp_features *f,
 			 struct tally *t)
@@ -273,7 +279,8 @@ static uint64_t run_some(const struct options *opt,
 	if (stop)
 		return of->end;
 	/*
-	 * Skip the rest of the stage: its start would differ on the two sides.
+	 * After a hang skip the other programs that share its endpoints, whose
+	 * state now differs on the two sides.
 	 */
 	for (; stuck && i < of->end && i % TP_PER_SETUP; i++)
 		t->left_out++;
@@ -318,9 +325,9 @@ static bool is_among(const struct tp_result *r, const struct tp_result *set,
 }
 
 /*
- * The base is the cause if its own results vary, and the provider's results are
- * among them. A program that never ends on the base counts as a
- * difference.
+ * Is the difference the base's own? It is if the results on the base vary, and
+ * those on the provider are among them. A program that never ends on the base
+ * counts as a difference.
  */
 static bool is_the_base(const struct options *opt, struct suspect *s,
 			const struct tp_features *f)
@@ -393,21 +400,23 @@ int main(int argc, char **argv)
 
 	argp_parse(&argp, argc, argv, 0, NULL, &opt);
 	/*
-	 * TP_PER_SETUP programs share endpoints and memory, so a repeated
-	 * program needs the earlier programs of the same set-up.
+	 * TP_PER_SETUP programs share endpoints and memory: to repeat one of
+	 * them, the earlier ones must run, too.
 	 */
 	opt.programs += (long)(opt.from % TP_PER_SETUP);
 	opt.from -= opt.from % TP_PER_SETUP;
 	setenv("FI_OFI_RPMEM_EMULATE", "1", 1);
 	setenv("FI_OFI_RPMEM_CLASS", "none", 1);
 	/*
-	 * With this timeout a slow target on a busy machine does not count as
-	 * dead.
+	 * So long that a slow target on a busy machine is not taken for dead.
 	 */
 	setenv("FI_OFI_RPMEM_TIMEOUT", "60000", 0);
-	/* Small buffers: clearing large ones would take much of the time. */
+	/*
+	 * Small buffers of ofi_rxm: clearing large ones would take much of the
+	 * time.
+	 */
 	setenv("FI_OFI_RXM_BUFFER_SIZE", "2048", 0);
-	/* Fewer polls for connection events, every 100 ms instead of 10. */
+	/* ofi_rxm polls for connection events every 100 ms instead of 10. */
 	setenv("FI_OFI_RXM_CM_PROGRESS_INTERVAL", "100", 0);
 	signal(SIGPIPE, SIG_IGN);
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -419,7 +428,9 @@ int main(int argc, char **argv)
 	while (of.from < of.end)
 		of.from = run_some(&opt, &of, &f, &t);
 	compare_runs(&opt, &f, &t);
-	/* A base whose own results mostly vary is no reference. */
+	/*
+	 * If the base's own results vary often, the comparison proves nothing.
+	 */
 	good = !t.differ && !t.bad_end && t.unsteady * 100 <= t.programs;
 	printf("%sok 2 - %ld programs, %ld steps on %s: %ld differ, %ld where "
 	       "the base differs from itself, %ld not run, %.1f s\n",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Random programs with connected endpoints, on the bare base and on the
- * provider: they see the same, also while commits are outstanding.
+ * Random programs with connected endpoints see the same on the bare base and on
+ * ofi_rpmem, even while commits are outstanding.
  */
 #include <argp.h>
 #include <errno.h>
@@ -85,8 +85,8 @@ static void round_of(int c)
 	default:
 		where = "reads";
 		/*
-		 * The other connection's writes have no order with these reads:
-		 * wait until they are complete.
+		 * Writes of the other connection have no order with these
+		 * reads: wait until they have completed.
 		 */
 		settle_all();
 		while (n--)
@@ -97,7 +97,7 @@ static void round_of(int c)
 		poll_all();
 }
 
-/* Cancel a receive for which no message comes. */
+/* fi_cancel() a receive for which no message comes. */
 static void cancel_recv(int c)
 {
 	int k = (int)tp_below(&rng, 2);
@@ -326,7 +326,7 @@ static void start_runner(struct runner *r, bool over, uint64_t seed,
 	r->in = fdopen(fd[0], "r");
 }
 
-/* The trace of the next program, or NULL if the runner has ended. */
+/* Read the trace of the next program. NULL: the runner has ended. */
 static char *next_trace(struct runner *r)
 {
 	uint32_t len;
@@ -372,7 +372,7 @@ static struct options {
 	bool control;
 } opt = {.programs = 800};
 
-/* Whether the base's own results vary, and the provider's are among them. */
+/* Do the base's own results vary, and are the provider's among them? */
 static bool is_the_base(uint64_t i, const char *ours)
 {
 	char *first = NULL, *t;
@@ -435,8 +435,8 @@ int main(int argc, char **argv)
 		opt.programs = 60;
 	if (FI_MAJOR(fi_version()) > 1) {
 		/*
-		 * These variations of the base are known of libfabric 1.17
-		 * only.
+		 * The variations of the base that the test allows are known for
+		 * libfabric 1.17 only.
 		 */
 		printf("1..0 # SKIP libfabric is newer than 1.x\n");
 		return 77;

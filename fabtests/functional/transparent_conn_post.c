@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Operations of random programs, and the traffic during them. */
+/*
+ * Posts the operations of random programs with connected endpoints, and the
+ * durable traffic meanwhile.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,15 +74,15 @@ static uint64_t some_flags(void)
 	} while (0)
 
 /*
- * If FI_COMPLETION is a default flag, tcp 1.17 writes entries also for calls
- * whose flags lack it.
+ * If FI_COMPLETION is in the default op_flags, tcp 1.17 makes entries even for
+ * calls whose flags lack it: pass it always.
  */
 static uint64_t flags_of(const struct end *e)
 {
 	return some_flags() | (e->op_flags & FI_COMPLETION);
 }
 
-/* Expect the completion that follows from the operation's flags. */
+/* Note whether the operation must have an entry, by its flags. */
 static void expect_completion(struct op *o, const struct end *e, uint64_t flags)
 {
 	o->expect = !e->selective || (flags & FI_COMPLETION);
@@ -157,7 +160,9 @@ static uint64_t key_of(int k, unsigned int which)
 	return fi_mr_key(side[k].mr[which]);
 }
 
-/* Write to an offset of its own, in plain or persistent memory. */
+/*
+ * Write to an offset that no other write uses, in plain or persistent memory.
+ */
 void post_write(int c, int k)
 {
 	struct op *o = add_op(WRITE, c, k, 1 + some_len() % 9000);
@@ -237,9 +242,9 @@ void post_read(int c, int k)
 }
 
 /*
- * A connection keeps its order: when the fence's message has arrived, all
- * operations before it have arrived and were counted. On a private connection a
- * commit proves the same.
+ * Post a message as a fence: a connection keeps its order, so when the message
+ * has arrived, all operations before it have arrived and were counted. On the
+ * private connection a commit proves the same.
  */
 void post_fence(int c, int k)
 {

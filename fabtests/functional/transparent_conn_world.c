@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Domains, connections and completions. */
+/*
+ * Domains, connections, completions and events of random programs with
+ * connected endpoints.
+ */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -118,8 +121,9 @@ struct fid_cq *queue(struct side *s, bool waits)
 static void open_endpoint(int k, int c, struct fi_info *given)
 {
 	/*
-	 * tcp waits for acknowledgements in calls with flags for transmission
-	 * or delivery; not with default flags, in calls without flags.
+	 * No FI_TRANSMIT_COMPLETE or FI_DELIVERY_COMPLETE here: tcp waits for
+	 * acknowledgements if a call has these flags, and not if they are only
+	 * default flags.
 	 */
 	static const uint64_t op_flags[] = {0, FI_COMPLETION,
 					    FI_INJECT_COMPLETE};
@@ -211,7 +215,7 @@ static void trace_entry(struct side *s, struct fid_cq *cq,
 	else
 		format_note(o->saw, sizeof(o->saw), " flags %#llx err %d",
 			    (unsigned long long)e->flags, err);
-	/* For sends and writes these fields are undefined. */
+	/* fi_cq(3) leaves these fields undefined for sends and writes. */
 	if (f >= FI_CQ_FORMAT_MSG && o->kind == RECV && !err)
 		format_note(o->saw, sizeof(o->saw), " len %zu", e->len);
 	if (f >= FI_CQ_FORMAT_DATA && (e->flags & FI_REMOTE_CQ_DATA))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The attributes that a provider offers, and documented differences from its
- * base.
+/*
+ * Compares the attributes that the provider and its base offer, and lists the
+ * documented differences.
  */
 #define _GNU_SOURCE
 /* Newer headers deprecate poll and wait sets, which programs still use. */
@@ -168,16 +169,16 @@ void tp_offer(const char *prov, struct tp_features *f, struct tp_trace *t)
 				  .source = yes[3],
 				  .multi = yes[4]};
 	/*
-	 * tcp of libfabric 2.1 gives each of these from one layering, both from
-	 * none.
+	 * tcp of libfabric 2.1 offers each of these by itself, and not both:
+	 * ask for both.
 	 */
 	f->atomic = yes[0] && has_cap(prov, FI_ATOMIC | tp_wanted_caps(f));
 	try_objects(prov, f, t);
 }
 
 /*
- * Each of these differences is in docs/guarantees.md, "What a program may
- * notice": transparent.sh looks for its name there.
+ * Is this difference documented? Each must be in docs/guarantees.md, "What a
+ * program may notice": transparent.sh looks for its name there.
  */
 static bool is_documented(const char *name, uint64_t base, uint64_t ours)
 {
@@ -188,7 +189,10 @@ static bool is_documented(const char *name, uint64_t base, uint64_t ours)
 	return false;
 }
 
-/* Both texts have lines of a number, a name and a value: see tp_offer(). */
+/*
+ * Compare two texts of tp_offer(), whose lines have a number, a name and a
+ * value.
+ */
 bool tp_offers_differ(const char *base, const char *ours)
 {
 	bool differ = false;

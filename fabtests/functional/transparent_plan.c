@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Makes a random program from a seed; the program has one possible outcome. */
+/*
+ * Makes a random program from a seed. Its operations are chosen so that only
+ * one outcome is possible.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +18,10 @@ uint64_t tp_next(struct tp_rng *r)
 	return z ^ (z >> 31);
 }
 
-/* Plans refer to operations by index, as the array moves when it grows. */
+/*
+ * Add an operation. Plans refer to operations by index, because the array moves
+ * when it grows.
+ */
 struct tp_op *tp_add(struct tp_gen *g, enum tp_verb verb, int ep)
 {
 	struct tp_plan *p = g->p;
@@ -111,7 +117,7 @@ static void make_setup(struct tp_gen *g)
 	s->chunk = 1 + (unsigned int)tp_below(r, 20);
 }
 
-/* Returns NULL if the plan has enough traffic already. */
+/* Add durable traffic. Returns NULL if the plan has enough already. */
 struct tp_op *tp_add_traffic(struct tp_gen *g, int ep, int to, int count)
 {
 	struct tp_op *o;
@@ -136,7 +142,8 @@ void tp_gen_traffic(struct tp_gen *g, int to)
 }
 
 /*
- * Plan traffic for an endpoint whose queues must stay empty; often to the disk.
+ * Plan durable traffic to an endpoint whose queues must stay empty; often to
+ * the file on the disk.
  */
 static void gen_unknown_traffic(struct tp_gen *g, int to)
 {
@@ -166,8 +173,8 @@ static void gen_addresses(struct tp_gen *g)
 	}
 	if (!g->met && tp_chance(&g->rng, 15)) {
 		/*
-		 * Messages sent before the insertion have no source: complete
-		 * them first.
+		 * Messages that arrive before fi_av_insert() have no source:
+		 * complete them first.
 		 */
 		tp_add(g, TP_SYNC, ep);
 		memset(g->busy, 0, sizeof(g->busy));
@@ -180,7 +187,10 @@ static void gen_addresses(struct tp_gen *g)
 	o->how = (int)tp_below(&g->rng, 4); /* 0: one address twice */
 }
 
-/* Plan a receiver that sleeps on its descriptor; the step sends the message. */
+/*
+ * Plan a receiver that sleeps on the descriptor of its queue. The same step
+ * sends the message.
+ */
 static void gen_sleep(struct tp_gen *g, int ep)
 {
 	struct tp_op *o;
@@ -281,7 +291,10 @@ static void gen_round(struct tp_gen *g)
 	tp_add(g, TP_SYNC, 0);
 }
 
-/* Plan operations after which the state of the connection is undefined. */
+/*
+ * Plan the last operations: after them the state of the connection is
+ * undefined.
+ */
 static void gen_end(struct tp_gen *g)
 {
 	int ep = tp_pick_ep(g, -1, false), to = tp_pick_ep(g, ep, false);
@@ -294,8 +307,8 @@ static void gen_end(struct tp_gen *g)
 		o->expect = 1;
 		o->len = 1 + tp_below(&g->rng, 100);
 		/*
-		 * Operations of other forms may complete before the target
-		 * polls.
+		 * Only this form waits for the target: others may complete
+		 * before it polls.
 		 */
 		o->form = TP_MSG;
 		o->flags = FI_COMPLETION | FI_DELIVERY_COMPLETE;

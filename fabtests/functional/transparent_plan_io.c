@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Plans operations that move data: messages, their matching, memory accesses.
+ * Plans operations that move data: messages and the receives that they match,
+ * reads, writes and atomics.
  */
 #include <limits.h>
 #include <string.h>
@@ -9,8 +10,8 @@
 
 #define BURST	 6
 #define LONGEST	 70000
-#define MAX_RECV 8 /* receives per queue that outlive a round */
-/* Free bytes below which a multi-receive ends. */
+#define MAX_RECV 8 /* receives per queue that stay posted after a round */
+/* Free bytes below which a buffer of FI_MULTI_RECV is released. */
 #define MULTI_ROOM 64
 /* Number of messages, more than the provider has receives of its own. */
 #define FLOOD 80
@@ -79,7 +80,7 @@ static bool recv_matches(const struct tp_op *r, const struct tp_op *m)
 static uint64_t some_tag(struct tp_gen *g)
 {
 	/*
-	 * Few values, so that tags match; above the low bits, so that masks
+	 * Few tags, so that messages match; some high bits, so that masks
 	 * matter.
 	 */
 	return tp_below(&g->rng, 4) << 60 | tp_below(&g->rng, 3);
@@ -120,8 +121,8 @@ static bool rx_completes(const struct tp_gen *g, const struct tp_op *o)
 }
 
 /*
- * Plan a message: in a round only this sender sends to the queue, see
- * pair_up().
+ * Plan a message. Within a round only one endpoint sends to a queue (see
+ * pair_up()).
  */
 static int add_send(struct tp_gen *g, int ep, int to, bool tagged)
 {
@@ -137,9 +138,9 @@ static int add_send(struct tp_gen *g, int ep, int to, bool tagged)
 }
 
 /*
- * Match messages with receives, whichever comes first: while one sender's
- * messages keep their order, each goes to the first remaining receive that
- * matches. Returns the first message without a receive.
+ * Match messages with receives as libfabric does: the messages of one sender
+ * keep their order, and each goes to the first remaining receive that matches.
+ * Returns the first message without a receive.
  */
 static int pair_up(struct tp_gen *g, const int *recv, int nrecv,
 		   const int *send, int nsend)
@@ -169,7 +170,8 @@ static void plan_recv(struct tp_gen *g, struct tp_op *r, bool in_order)
 	r->counted = true;
 	r->expect = rx_completes(g, r);
 	/*
-	 * Without an entry only the bytes show that the receive has completed.
+	 * If there is no entry, only the bytes show that the receive has
+	 * completed: there must be some.
 	 */
 	if (!r->expect && !m->len)
 		m->len = 8;
@@ -244,7 +246,7 @@ void tp_gen_messages(struct tp_gen *g, bool tagged)
 			add_cancel(g, to, recv[k]);
 		}
 	}
-	/* The lengths no longer change: fit the number of segments to them. */
+	/* The lengths are final now: no more segments than bytes. */
 	for (k = 0; k < nsend; k++)
 		if (new_op(g, send[k])->iovs > new_op(g, send[k])->len)
 			new_op(g, send[k])->iovs = 1;
@@ -269,7 +271,7 @@ void tp_gen_peek(struct tp_gen *g)
 	}
 	m = add_send(g, from, to, true);
 	/*
-	 * A message that the receiver may discard must not wait for delivery.
+	 * The receiver may discard this message: do not wait for its delivery.
 	 */
 	new_op(g, m)->flags &= ~FI_DELIVERY_COMPLETE;
 	new_op(g, m)->len %= 4000;
@@ -313,7 +315,7 @@ void tp_gen_multi(struct tp_gen *g)
 		/* add_send() has chosen a length that suits its form. */
 		len = new_op(g, m)->len;
 		/*
-		 * Long messages use a rendezvous protocol, which is out of
+		 * No long messages: their rendezvous protocol changes the
 		 * order.
 		 */
 		if (len > 1000)
@@ -325,7 +327,10 @@ void tp_gen_multi(struct tp_gen *g)
 		sum += len;
 	}
 	new_op(g, multi)->due = (int)g->p->n - 1;
-	/* Only the last message leaves less room than MULTI_ROOM. */
+	/*
+	 * Choose the buffer's length so that only the last message leaves less
+	 * than MULTI_ROOM.
+	 */
 	if (fills)
 		spare = len < MULTI_ROOM
 				? MULTI_ROOM - len + tp_below(&g->rng, len)
@@ -338,7 +343,8 @@ void tp_gen_multi(struct tp_gen *g)
 		o->other = multi;
 		o->count = 1;
 		/*
-		 * The buffer's entry comes after the entries of its messages.
+		 * The entry that releases the buffer must come after those of
+		 * its messages.
 		 */
 	}
 	tp_add(g, TP_SYNC, 0);
@@ -346,8 +352,8 @@ void tp_gen_multi(struct tp_gen *g)
 }
 
 /*
- * Plan a receive for any source that waits until control messages have made it
- * the oldest receive in its queue.
+ * Plan a receive from any source that is the oldest of its queue while many
+ * control messages of the provider arrive: they must not take it.
  */
 void tp_gen_flood(struct tp_gen *g)
 {

@@ -195,7 +195,10 @@ static ssize_t post_rma(struct fid_ep *ep, fi_addr_t to, uint64_t addr,
 	}
 }
 
-/* buf has the operand; from byte 8 the comparand, from byte 16 the result. */
+/*
+ * Post an atomic. o->buf has the operand, at byte 8 the comparand, and at byte
+ * 16 the result.
+ */
 static ssize_t post_atomic(struct fid_ep *ep, fi_addr_t to, uint64_t addr,
 			   uint64_t key, struct tp_op *o)
 {
@@ -291,7 +294,7 @@ static void traffic_one(struct tp_world *w, struct tp_op *o, int which,
 {
 	struct tp_traffic *f = &w->traffic[w->ntraffic++ % TP_TRAFFIC_MAX];
 	struct iovec iov = {.iov_base = w->arena, .iov_len = TP_TRAFFIC_LEN};
-	/* A commit covers the slot that was written just before. */
+	/* A commit covers the slot of the previous write. */
 	uint64_t slot = (uint64_t)(f - w->traffic) - (kind == COMMIT);
 	uint64_t off = slot * TP_TRAFFIC_LEN;
 	struct fi_rma_iov remote = {addr_of(w, o->peer, which, off),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Runs a plan, step by step, in one thread that drives every endpoint. */
+/* Runs a plan step by step. One thread drives all endpoints of both sides. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -130,8 +130,8 @@ void tp_count_done(struct tp_world *w, const struct tp_op *o)
 }
 
 /*
- * rest: no commit is outstanding. If it is false, counters of writes are
- * skipped.
+ * Check one counter. rest: no commit is outstanding; if false, counters of
+ * writes are skipped.
  */
 static void check_counter(struct tp_world *w, int n, int c, bool settled,
 			  bool rest)
@@ -241,7 +241,7 @@ static bool memory_holds(const struct tp_world *w, const char *at, int index)
 {
 	const struct tp_op *o = &w->p->ops[index];
 
-	/* Load atomically: other threads write to the memory. */
+	/* Load atomically, because other threads write to the memory. */
 	for (size_t i = 0; i < o->len; i++)
 		if ((uint8_t)__atomic_load_n(&at[i], __ATOMIC_RELAXED) !=
 		    tp_pattern(o, index, i))
@@ -249,7 +249,7 @@ static bool memory_holds(const struct tp_world *w, const char *at, int index)
 	return true;
 }
 
-/* Whether the operation has completed, as far as a program can observe it. */
+/* Has the operation completed, as far as a program can see? */
 static bool is_over(struct tp_world *w, struct tp_op *o, int index)
 {
 	if (o->got < o->expect)
@@ -263,8 +263,8 @@ static bool is_over(struct tp_world *w, struct tp_op *o, int index)
 		return !memcmp(memory_of(w, o), cell_of(w, o), 8);
 	case TP_READ:
 		/*
-		 * Without an entry only the bytes show the end; conclude_op()
-		 * checks the others.
+		 * If there is no entry, only the bytes show the end;
+		 * conclude_op() checks the others.
 		 */
 		for (size_t i = 0; !o->expect && i < o->len; i++)
 			if ((uint8_t)o->buf[i] !=
@@ -342,8 +342,8 @@ static void wait_for_ops(struct tp_world *w, int upto, bool rest)
 		over = all_over(w, upto) && (!rest || !w->traffic_out);
 	} while (!over && tp_time_left(&deadline));
 	/*
-	 * A send whose receive failed may have an error entry that no step
-	 * waits for. This entry comes late where a read does not poll the base.
+	 * A send whose receive failed may get an error entry that no step waits
+	 * for. The entry comes late where fi_cq_read() does not poll the base.
 	 */
 	for (int i = 0; i < (w->broken ? LATE_POLLS : 2); i++)
 		tp_poll(w);
@@ -369,7 +369,7 @@ static void cancel_op(struct tp_world *w, struct tp_op *o)
 {
 	struct tp_op *victim = &w->p->ops[o->other];
 
-	/* The multi-receive gets one more entry, for its end. */
+	/* A canceled multi-receive gets one more entry, for its end. */
 	if (victim->verb == TP_MULTI) {
 		victim->expect++;
 		victim->done = true;
@@ -442,14 +442,14 @@ void tp_run(struct tp_world *w, struct tp_plan *p, struct tp_trace *t,
 	w->t = t;
 	w->ntraffic = w->traffic_out = 0;
 	w->broken = false;
-	w->used = 4096; /* the traffic's buffers precede */
+	w->used = 4096; /* behind the buffers of the durable traffic */
 	for (int s = 0; s < TP_SIDES; s++)
 		w->side[s].anonymous = 0;
 	if (!w->open)
 		tp_stage_open(w);
 	for (size_t i = 0; i < p->n && !w->stuck; i++)
 		run_step(w, &p->ops[i], (int)i);
-	/* Close no stage that hangs, as its close may hang, too. */
+	/* Do not close a stage that hangs: the close may hang, too. */
 	if (last && !w->stuck)
 		tp_stage_close(w);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A provider that runs programs, in a process of its own. */
+/* Runs the programs on one provider, in a process of its own. */
 #include <errno.h>
 #include <malloc.h>
 #include <signal.h>
@@ -13,7 +13,7 @@
 
 #define HANG_S 900
 
-/* The end of a program, sent before the text of its trace. */
+/* How a program ended: sent before the text of its trace. */
 enum {
 	ENDED,
 	STUCK
@@ -84,7 +84,10 @@ static void run_all(const struct tp_programs *of, const char *prov,
 	struct tp_world w;
 	uint64_t batch = UINT64_MAX;
 
-	/* Avoid munmap(): buffers of endpoints come and go, pages need not. */
+	/*
+	 * Avoid munmap() and mmap() for the buffers of endpoints that open and
+	 * close all the time.
+	 */
 	mallopt(M_MMAP_THRESHOLD, 1 << 30);
 	mallopt(M_TRIM_THRESHOLD, 1 << 30);
 	tp_offer(prov, &f, t);
@@ -93,7 +96,7 @@ static void run_all(const struct tp_programs *of, const char *prov,
 	if (!read_all(in, &f, sizeof(f)))
 		_exit(0);
 	for (uint64_t i = of->from; i < of->end; i++) {
-		alarm(HANG_S); /* ends a call that never returns */
+		alarm(HANG_S); /* kills the process if a call never returns */
 		if (i / TP_BATCH != batch) {
 			if (batch != UINT64_MAX)
 				tp_world_close(&w);
@@ -109,7 +112,8 @@ static void run_all(const struct tp_programs *of, const char *prov,
 			       i + 1 == of->end);
 		put_text(out, t, w.stuck ? STUCK : ENDED);
 		if (w.stuck)
-			_exit(0); /* nothing of a stuck program can be closed */
+			_exit(0); /* objects in use by a stuck program cannot
+				   * be closed */
 		tp_plan_free(&p);
 	}
 	if (batch != UINT64_MAX)

@@ -13,8 +13,8 @@
 static int index_of(const struct tp_world *w, const struct tp_op *o)
 {
 	/*
-	 * Operations outside the array insert addresses before the program
-	 * begins.
+	 * Operations outside the plan's array are those that insert addresses
+	 * before the program begins.
 	 */
 	return o >= w->p->ops && o < w->p->ops + w->p->n ? (int)(o - w->p->ops)
 							 : -1;
@@ -187,7 +187,10 @@ static void *drive_the_others(void *arg)
 	return NULL;
 }
 
-/* Sleep while others commit: no entry comes, and the sleep must time out. */
+/*
+ * Sleep in fi_cq_sread() while others commit: no entry comes, so the sleep must
+ * time out.
+ */
 static void sleep_in_vain(struct tp_world *w, struct tp_op *o)
 {
 	struct tp_cq *cq = w->ep[o->ep].rx;
@@ -198,7 +201,10 @@ static void sleep_in_vain(struct tp_world *w, struct tp_op *o)
 	ssize_t n;
 
 	TP_MUST(-pthread_create(&others, NULL, drive_the_others, &a));
-	/* Repeat: a busy machine is late once, a broken timeout each time. */
+	/*
+	 * Try up to 20 times: a busy machine is late once, a broken timeout
+	 * each time.
+	 */
 	for (int i = 0; i < 20; i++) {
 		begin = tp_now_ms();
 		n = fi_cq_sread(cq->fid, &e, 1, NULL, o->count);
@@ -243,7 +249,10 @@ static void poll_all_but(struct tp_world *w, const struct tp_cq *cq)
 			tp_poll_cq(w, &w->cq[i]);
 }
 
-/* Sleep after a short message was sent: a sleep of any length must end. */
+/*
+ * Sleep on the descriptor once. A short message was sent, so even an endless
+ * sleep must end.
+ */
 static bool sleep_once(struct tp_world *w, struct tp_cq *cq, int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -283,7 +292,8 @@ static void sleep_on_fd(struct tp_world *w, struct tp_op *o)
 	while (!o->ret && !recv->got && !w->stuck)
 		w->stuck = !sleep_once(w, cq, p.fd) || !tp_time_left(&deadline);
 	/*
-	 * The sender's completion may come before or after the receiver wakes.
+	 * Not traced: the sender's completion may come before or after the
+	 * receiver wakes.
 	 */
 	tp_saw(w->t, index_of(w, recv), "woken: %d, %s", (int)o->ret,
 	       recv->got ? "received" : "nothing");

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The trace of a program: lines, sorted by the operation that they belong to.
- */
+/* The trace of a program: lines, sorted by their operation. */
 #define _GNU_SOURCE
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,7 +8,7 @@
 
 #include "functional/transparent.h"
 
-/* Sort keys of lines that belong to no operation. */
+/* Sort keys of lines that belong to no operation of the plan. */
 #define LINE_REMOTE (1 << 19) /* remote CQ data of an operation */
 #define LINE_STRAY  (1 << 20)
 #define LINE_ORDER  (1 << 21)
@@ -69,7 +68,7 @@ static int by_op(const void *a, const void *b)
 {
 	const struct line *x = a, *y = b;
 
-	/* Lines of stray entries have no defined order. */
+	/* Stray entries have no defined order: sort them by text. */
 	if (x->op == LINE_STRAY && y->op == LINE_STRAY)
 		return strcmp(x->text, y->text);
 	if (x->op != y->op)
@@ -123,7 +122,10 @@ static struct tp_traffic *traffic_of(struct tp_world *w, const void *context)
 		       : NULL;
 }
 
-/* Print an address as the endpoint that it belongs to, not as a number. */
+/*
+ * Print a source as the name of its endpoint, because addresses are numbers
+ * that vary.
+ */
 static void say_source(struct tp_world *w, const struct tp_cq *cq,
 		       fi_addr_t src, char *buf, size_t len)
 {
@@ -167,8 +169,8 @@ static void traffic_ends(struct tp_world *w, struct tp_traffic *f, int err,
 }
 
 /*
- * Clear the fields of an entry that fi_cq(3) leaves undefined, unless the base
- * defines them.
+ * Clear the fields that fi_cq(3) leaves undefined, unless the base always
+ * defines them (w->tidy).
  */
 static void only_defined(struct tp_world *w, struct fi_cq_tagged_entry *e)
 {
@@ -200,8 +202,8 @@ void tp_saw_entry(struct tp_world *w, struct tp_cq *cq,
 		return;
 	}
 	/*
-	 * An entry of remote CQ data has no context; its data names the
-	 * operation.
+	 * An entry of remote CQ data has no context: its data has the
+	 * operation's index.
 	 */
 	if (!o && cq->format >= FI_CQ_FORMAT_DATA &&
 	    e->flags & FI_REMOTE_CQ_DATA &&
@@ -252,16 +254,17 @@ void tp_saw_error(struct tp_world *w, struct tp_cq *cq,
 		traffic_ends(w, f, e->err, e->prov_errno);
 		return;
 	}
-	/*
-	 * A peek that comes before its message is repeated, and not recorded.
-	 */
+	/* A peek before its message has arrived is repeated, and not traced. */
 	if (o && o->verb == TP_PEEK && o->other >= 0 && e->err == FI_ENOMSG) {
 		o->early = true;
 		return;
 	}
 	if (o)
 		say_buf(o, e->buf, buf, sizeof(buf));
-	/* The base returns an errno that an earlier call has left. */
+	/*
+	 * prov_errno is traced only here: for others the base returns an errno
+	 * that an earlier call has left.
+	 */
 	if (e->err != FI_ETRUNC)
 		prov_errno = e->prov_errno;
 	tp_saw(w->t, o ? (int)(o - w->p->ops) : LINE_STRAY,

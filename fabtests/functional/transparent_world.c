@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The libfabric objects of random programs; all programs share domains and
+ * The libfabric objects of random programs. All programs share domains and
  * memory.
  */
 /* Newer headers deprecate poll and wait sets, which programs still use. */
@@ -211,8 +211,8 @@ static void exchange_addresses(struct tp_world *w, int s)
 }
 
 /*
- * Two endpoints that connect to each other at the same time may lose their
- * first messages (ofi_rxm 1.17 on the bare base), so they take turns.
+ * Let endpoints connect in turn: two that connect to each other at the same
+ * time may lose their first messages (ofi_rxm 1.17 on the bare base).
  */
 static void shake_hands(struct tp_world *w, int from, int to)
 {

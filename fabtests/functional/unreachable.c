@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Targets that cannot be connected to: nothing listens, or requests are
- * dropped, as by a firewall. The next operation ends with the status of this
- * case.
+ * Targets to which no connection can be made: nothing listens on the port, or
+ * its SYNs are dropped, as by a firewall. The next operation fails with the
+ * status of the case.
  */
 #include "config.h"
 
@@ -37,7 +37,7 @@ static void bail(const char *what)
 	exit(1);
 }
 
-/* A port of loopback on which this process holds a socket. */
+/* Bind a socket to a free port of loopback. Returns the port. */
 static uint16_t take_port(int *fd)
 {
 	struct sockaddr_in sa = {
@@ -73,7 +73,7 @@ static void fill_backlog(int fd, uint16_t port)
 	}
 }
 
-/* Make a key as a target at this port would make it. */
+/* Make a key that names this port, as a target would make it. */
 static uint64_t key_of(uint16_t port)
 {
 	struct rp_key k = {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The operator's file changes while durable writes are outstanding between two
- * processes: the class of the registration is taken back.
+ * The operator's file lowers the class of a registered region while durable
+ * writes are outstanding: they fail, and no later one succeeds.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 static char said[32];
 static const char *label;
 
-/* Replace the operator's file at once, as mv(1) does. */
+/* Replace the operator's file atomically, by rename(), as mv(1) does. */
 static void state(const char *text)
 {
 	char path[sizeof(said) + 8];
@@ -29,7 +29,10 @@ static void state(const char *text)
 		MUST(-errno);
 }
 
-/* Serve during the barrier: by polling, in fi_cq_sread(), or by the thread. */
+/*
+ * The target serves while it waits in the barrier: by polling, in
+ * fi_cq_sread(), or by the provider's thread.
+ */
 static void target_half(struct side *s, const struct card *peer)
 {
 	(void)peer;
@@ -54,9 +57,9 @@ static void durable_write_post(struct side *s, const struct card *c, int *slot,
 }
 
 /*
- * Keep writes outstanding until the first one fails; then read the remaining
- * completions. Each write must complete once, and no write may succeed after a
- * failure. Returns the status of the first failure.
+ * Keep DEPTH durable writes outstanding until one fails, and wait for the
+ * others. Each must complete once, and none may succeed after the first
+ * failure. Returns the status of that failure.
  */
 static int write_until_failure(struct side *s, const struct card *c)
 {
@@ -89,7 +92,7 @@ static int write_until_failure(struct side *s, const struct card *c)
 	return first;
 }
 
-/* Commit other bytes: the bytes of the failed writes are poisoned. */
+/* Commit other bytes than the writes', which are poisoned by now. */
 static int commit_of_class(struct side *s, const struct card *c, int class,
 			   char *text, size_t len)
 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Memory that peers may write and not read: a read fence is not possible,
- * either.
+/*
+ * Memory that peers may write and not read: durable writes must do without a
+ * read fence.
  */
 #include <fcntl.h>
 #include <stdio.h>
