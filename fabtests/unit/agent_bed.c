@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* An agent, its fake host and fake channels; checks media at each OK. */
+/*
+ * An agent with a fake host and fake channels. When the agent sends an OK, the
+ * bytes must be on the fake media.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,7 +88,10 @@ static void all_done(struct bed_channel *c, int err)
 
 	while ((op = TAILQ_FIRST(&c->posted_ops))) {
 		TAILQ_REMOVE(&c->posted_ops, op, link);
-		/* done() checks that the message's bytes have stayed valid. */
+		/*
+		 * The message's bytes must still be valid when done() is
+		 * called.
+		 */
 		MUST(((const uint8_t *)op->iov[0].iov_base)[3] >= 64);
 		op->done(op, err);
 	}
@@ -106,8 +112,8 @@ static void c_close(struct rp_channel *rc)
 	c->in_close = false;
 	c->closed = true;
 	/*
-	 * The agent revokes a channel's registrations only after it has closed
-	 * the channel.
+	 * The agent must revoke the grants of a channel only after it has
+	 * closed the channel.
 	 */
 	for (struct bed_grant *k = c->bed->grants; k; k = k->next)
 		MUST(k->channel != c || !k->revoked);
@@ -163,7 +169,7 @@ static int host_accept(struct rp_agent_host *h, void *request, const void *data,
 	g->channels = c;
 	r->accepted = true;
 	r->channel = c;
-	/* Attach the grant of the connection's HELLO to the new channel. */
+	/* The grant made for the HELLO now belongs to the new channel. */
 	for (struct bed_grant *k = g->grants; k; k = k->next)
 		if (k->rkey == r->ack.grant.rkey)
 			k->channel = c;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* An agent on fakes: host, channels, clock, and memory with media. */
+/*
+ * An agent (target side of prov/core) on fakes: host, channels, clock, and
+ * memory with media.
+ */
 #ifndef RP_TEST_AGENT_BED_H
 #define RP_TEST_AGENT_BED_H
 
@@ -47,7 +50,7 @@ struct bed_channel {
 	bool closed;
 	int room; /* number of posts that the channel accepts; below 0: no limit
 		   */
-	bool slow;     /* post() does not call done(); only the test does */
+	bool slow;     /* posts complete only by bed_complete_posts() */
 	bool in_close; /* close() is running */
 	TAILQ_HEAD(, rp_channel_op) posted_ops; /* done() is due */
 	struct bed_msg *first, **last;
@@ -55,9 +58,10 @@ struct bed_channel {
 	struct bed_channel *next;
 };
 
-/* A registration for one connection. */
+/* A grant: the registration of a region for one connection. */
 struct bed_grant {
-	struct bed_channel *channel; /* NULL: a HELLO's, before accept */
+	struct bed_channel *channel; /* NULL: made for a HELLO, not accepted
+				      * yet */
 	bool revoked;
 	uint64_t rkey;
 	const struct rp_region *region;
@@ -65,9 +69,10 @@ struct bed_grant {
 };
 
 /*
- * A region of fake persistent memory. The program stores to mem; sync copies
- * pages from mem to media; flush copies lines from mem to `way`, and drain
- * copies those lines to media. With agent-sfence drain copies all of mem.
+ * A region of fake persistent memory. Stores go to mem. A sync copies pages
+ * from mem to media; a flush copies lines from mem to `way`, and a drain copies
+ * these lines to media. With method agent-sfence (persistent caches) a drain
+ * copies all of mem.
  */
 struct bed_region {
 	struct rp_region r;
@@ -90,14 +95,14 @@ struct bed {
 	struct rp_agent *a;
 	uint64_t now;
 	uint32_t flags; /* flags of new channels */
-	/* Results of the host's functions. */
+	/* Results that the host's functions return. */
 	int accept_ret, grant_ret, notify_ret;
 	uint64_t source; /* source host of the next connection requests */
 	bool no_native;	 /* grants have no native FLUSH */
 	uint32_t inject;
 	/*
-	 * The file that the facts of regions come from, and a lookup that also
-	 * reads it; NULL: the facts never change.
+	 * The file from which the facts of regions are read, and the function
+	 * that reads them again; NULL: facts never change.
 	 */
 	const char *facts_file;
 	int (*facts)(struct rp_region *r, struct rp_facts *facts, char *why);
@@ -113,21 +118,27 @@ struct bed {
 	uint64_t notified_data;
 	void *notified_buf;
 	size_t notified_len;
-	/* Ranges that are on media when OK is sent; number of checks. */
+	/*
+	 * Ranges that must be on media when an OK is sent, and the number of
+	 * checks.
+	 */
 	struct bed_promise *promises;
 	unsigned int checked;
 	/* Ranges that must be on media when an ordered store is executed. */
 	struct bed_at must_be_durable[2];
-	/* sync waits while the gate is closed; entered counts syncs. */
+	/*
+	 * A sync waits while the gate is closed; entered: number of syncs that
+	 * have begun.
+	 */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool gate_closed;
 	unsigned int entered;
 };
 
-/* attr NULL: all defaults, no worker thread. */
+/* Start the agent. attr NULL: defaults, without worker thread. */
 void bed_init(struct bed *g, const struct rp_agent_attr *attr);
-/* Delete the agent, and check that it leaves nothing behind. */
+/* Delete the agent, and check that nothing of it is left. */
 void bed_fini(struct bed *g);
 
 /* Offset of each region in its memory: regions are not page-aligned. */
@@ -141,7 +152,9 @@ void bed_region(struct bed *g, struct bed_region *m, enum rp_method method,
 /* Register a region with these facts and the best method for them. */
 void bed_region_facts(struct bed *g, struct bed_region *m,
 		      const struct rp_facts *facts, size_t npages);
-/* Deregister, then unmap the memory: a later access crashes. */
+/*
+ * Deregister the region and unmap its memory, so that a later access crashes.
+ */
 void bed_region_del(struct bed *g, struct bed_region *m);
 /* Store new bytes into a range, so that mem differs from media. */
 void bed_store(struct bed_region *m, uint64_t off, uint64_t len);
@@ -151,22 +164,25 @@ uint64_t bed_unknown_key(void);
 
 void bed_close_gate(struct bed *g);
 void bed_open_gate(struct bed *g);
-/* Wait until n syncs in all have reached the gate. */
+/* Wait until n syncs, counted from the start, have reached the gate. */
 void bed_wait_entered(struct bed *g, unsigned int n);
 
-/* One initiator; the test plays it. */
+/* One initiator, whose messages the test sends. */
 struct bed_peer {
 	struct bed *g;
 	struct bed_channel *c;
 	struct rp_wire_hello_ack ack;
 	uint64_t token; /* the token that was used last */
 };
-/* A valid HELLO for this key from a new initiator; the test may change it. */
+/*
+ * Make a valid HELLO for this key from a new initiator. The test may change its
+ * fields.
+ */
 struct rp_wire_hello bed_hello(uint64_t key);
-/* Request a connection with this HELLO; the agent may reply later. */
+/* Request a connection with this HELLO. The agent may reply later. */
 struct bed_request *bed_connect_request(struct bed *g,
 					const struct rp_wire_hello *m);
-/* The agent must have refused the request with this status. */
+/* Check that the agent has refused the request with this status. */
 void bed_refused(const struct bed_request *r, enum rp_status st);
 struct bed_peer bed_accepted(const struct bed_request *r);
 /* Connect with the region's key. */
@@ -183,12 +199,14 @@ void bed_lose(struct bed_peer *p);
 void bed_complete_posts(struct bed_channel *c);
 
 void bed_recv(struct bed_peer *p, const void *msg, int len);
-/* Each of these functions sends a request and returns its token. */
+/* The next functions send a request, and return its token. */
 uint64_t bed_send(struct bed_peer *p, const struct rp_wire_request *m);
 uint64_t bed_request(struct bed_peer *p, enum rp_level level,
 		     enum rp_class required, size_t n,
 		     const struct rp_wire_range *ranges);
-/* Store new bytes and commit them; the oracle checks media at the OK. */
+/*
+ * Store new bytes and commit them. When the OK is sent they must be on media.
+ */
 uint64_t bed_commit_all(struct bed_peer *p, enum rp_class required, size_t n,
 			const struct bed_at *at);
 /* Commit one range at the region's class. */
@@ -206,14 +224,17 @@ uint64_t bed_atomic(struct bed_peer *p, enum rp_level level, struct bed_at at,
 		    enum rp_atomic_op op, const uint64_t *operand,
 		    const uint64_t *compare, bool fetch);
 
-/* Call progress until it does nothing more. */
+/* Call rp_agent_progress() until it has nothing to do. */
 void bed_run(struct bed *g);
-/* Call progress, in real time, until the worker's batches are done. */
+/* Call rp_agent_progress() until the worker thread has done its batches. */
 void bed_run_worker(struct bed *g);
 
-/* Take the next message that was sent to the peer. False: none. */
+/*
+ * Take the next message that the agent sent to the peer. Returns false if there
+ * is none.
+ */
 bool bed_take(struct bed_peer *p, struct bed_msg *m);
-/* The next message must be a REPLY to this token with this status. */
+/* Check that the next message is a REPLY to this token with this status. */
 struct rp_wire_reply bed_expect(struct bed_peer *p, uint64_t token,
 				enum rp_status st);
 void bed_expect_nothing(struct bed_peer *p);

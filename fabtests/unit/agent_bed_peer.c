@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Initiators of an agent on fakes: their messages, and the agent's replies. */
+/* Initiators of agent_bed.h: their messages, and the agent's replies. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,7 +77,10 @@ struct bed_peer bed_connect_all(struct bed *g, struct bed_region *const m[],
 
 void bed_recv(struct bed_peer *p, const void *msg, int len)
 {
-	/* A heap copy lets the sanitizer detect reads past the end. */
+	/*
+	 * Receive a copy on the heap, so that the sanitizer detects reads past
+	 * its end.
+	 */
 	uint8_t *copy = malloc(len > 0 ? len : 1);
 
 	cr_assert_geq(len, 0, "could not encode: %d", len);
@@ -142,7 +145,10 @@ uint64_t bed_commit_all(struct bed_peer *p, enum rp_class required, size_t n,
 		bed_store(at[i].m, at[i].off, at[i].len);
 		ranges[i] = (struct rp_wire_range){at[i].m->r.key, at[i].off,
 						   at[i].len};
-		/* Commits by delivery do not bring bytes to media. */
+		/*
+		 * No promise for commits by method delivery, which bring
+		 * nothing to media.
+		 */
 		if (at[i].m->r.facts.memory != RP_MEM_TMPFS &&
 		    (at[i].m->r.facts.memory != RP_MEM_FILE ||
 		     required == RP_CLASS_POWER))

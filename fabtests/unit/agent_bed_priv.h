@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Checks and promises that the parts of agent_bed share. */
+/* Declarations that the files agent_bed*.c share. */
 #ifndef RP_TEST_AGENT_BED_PRIV_H
 #define RP_TEST_AGENT_BED_PRIV_H
 
@@ -8,7 +8,9 @@
 
 #include "agent_bed.h"
 
-/* All threads use MUST(): the worker may not use Criterion's asserts. */
+/*
+ * A check for all threads: the worker thread may not use Criterion's asserts.
+ */
 #define MUST(cond)                                                             \
 	do {                                                                   \
 		if (!(cond)) {                                                 \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Regions of fake persistent memory for an agent on fakes. */
+/* Regions of fake persistent memory of agent_bed.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 #include "disk.h"
 
 /*
- * Map the pages below a larger gap: the kernel places other mappings in that
- * gap, not in holes that a test makes in these pages.
+ * Map the pages below a large inaccessible gap: the kernel then places other
+ * mappings in the gap, and not in holes that a test makes in these pages.
  */
 static void *map_pages(size_t n)
 {
@@ -81,7 +81,10 @@ static void pmem_drain(void *ctx)
 
 	MUST(!m->gone);
 	atomic_fetch_add(&m->drains, 1);
-	/* With persistent caches the bytes in cache count as bytes on media. */
+	/*
+	 * Method agent-sfence: the caches are persistent, so bytes in mem count
+	 * as bytes on media.
+	 */
 	if (m->r.choice.method == RP_METHOD_AGENT_SFENCE)
 		memcpy(m->media, m->mem, m->npages * BED_PAGE);
 	if (m->dirty_way)
@@ -137,7 +140,7 @@ static void pmem_changed(void *ctx, void *addr, size_t len)
 	atomic_fetch_add(&m->changes, 1);
 }
 
-/* The clock stands still, so the duration of a sync has no influence here. */
+/* This clock stands still: the agent measures that a sync takes no time. */
 static uint64_t pmem_now(void *ctx)
 {
 	return 0;
@@ -199,7 +202,7 @@ void bed_region_facts(struct bed *g, struct bed_region *m,
 				 &m->r.pmem),
 		     0);
 	m->r.key = new_key(&m->r.choice);
-	/* The agent must initialize these fields. */
+	/* Wrong values: the agent must initialize these fields. */
 	m->r.busy = 99;
 	m->r.failed = 99;
 	if (g->facts_file) {
@@ -251,7 +254,7 @@ void bed_region_del(struct bed *g, struct bed_region *m)
 	munmap(m->mem, m->npages * BED_PAGE);
 	munmap(m->way, m->npages * BED_PAGE);
 	munmap(m->media, m->npages * BED_PAGE);
-	/* Overwrite the struct: a read after deregistration gets nonsense. */
+	/* Overwrite the struct, so that a later read gets nonsense. */
 	memset(&m->r, 0xdd, sizeof(m->r));
 	m->gone = true;
 }

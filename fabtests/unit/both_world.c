@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Connections that break and a target that is killed, for both_world.h. */
+/*
+ * The simulation of both_world.h: connections that break, and a target that is
+ * killed.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -387,7 +390,10 @@ static void place_item(struct w_conn *c, const struct w_item *it)
 	}
 }
 
-/* A read fence: the device places all earlier writes of this connection. */
+/*
+ * Execute a read fence: the device places all earlier writes of this
+ * connection.
+ */
 static void place_earlier(struct w_conn *c, struct w_reg *g)
 {
 	for (size_t i = 0; i < W_CELLS; i++)
@@ -444,7 +450,7 @@ static void arrive_at_initiator(struct w_conn *c)
 	} else if (it->kind == RP_CHANNEL_SEND) {
 		c->i.events->received(c->i.owner, it->bytes, it->len);
 	} else if (it->op) {
-		it->op->err = -1; /* err -1: the operation was acknowledged */
+		it->op->err = -1; /* -1: acknowledged, done() is due */
 		if (it->op->iov_count)
 			memcpy(it->op->iov[0].iov_base, it->bytes, it->len);
 	}
@@ -461,7 +467,10 @@ static bool complete_oldest(struct w_conn *c)
 	    (!acked && (op->kind == RP_CHANNEL_READ ||
 			(op->kind == RP_CHANNEL_WRITE && op->delivered))))
 		return false;
-	/* The operation completes: acknowledgements must not refer to it. */
+	/*
+	 * The operation completes now: drop references of items in transit to
+	 * it.
+	 */
 	struct w_item *it;
 	STAILQ_FOREACH (it, &c->to_target, link)
 		if (it->op == op)
@@ -486,7 +495,7 @@ static bool t_complete(struct w_conn *c)
 	return true;
 }
 
-/* Break the connection: some posted messages still arrive, no reply returns. */
+/* Break the connection: some posted messages still arrive, and no reply. */
 static void break_connection(struct w_conn *c)
 {
 	size_t keep = w_below(c->w, 6);

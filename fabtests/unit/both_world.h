@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Sessions and an agent in one process, joined by connections that break. */
+/*
+ * Sessions (initiators) and an agent (target) in one process, with simulated
+ * connections that break.
+ */
 #ifndef RP_TEST_BOTH_WORLD_H
 #define RP_TEST_BOTH_WORLD_H
 
@@ -31,11 +34,11 @@ enum {
 enum w_kind {
 	W_MSYNC,    /* page-cache file, synced by the agent */
 	W_CLWB,	    /* DAX, flushed by the agent */
-	W_FENCE,    /* DAX behind a NIC; a read fences earlier writes */
-	W_DELIVERY, /* memory where placed bytes survive a power cut */
+	W_FENCE,    /* DAX behind a NIC; made durable by a read fence */
+	W_DELIVERY, /* placed bytes survive a power cut */
 };
 
-/* Rates of failures, per thousand steps or calls. */
+/* How often things fail or change, per thousand steps or calls; and limits. */
 struct w_rules {
 	unsigned int full, breaks, restarts, renews, sync_fails, stale,
 		peer_leaves;
@@ -43,7 +46,7 @@ struct w_rules {
 	uint64_t tick; /* longest time between steps, ns */
 };
 
-/* One registration. mem: what all CPUs see; media: what a cut leaves. */
+/* One registration. mem: what CPUs read; media: what a power cut leaves. */
 struct w_reg {
 	struct rp_region r;
 	struct world *w;
@@ -74,7 +77,7 @@ struct w_item {
 STAILQ_HEAD(w_items, w_item);
 TAILQ_HEAD(w_ops, rp_channel_op);
 
-/* A connection, and both of its channels. */
+/* A connection: the channels of its two ends. */
 struct w_conn {
 	struct rp_channel i, t; /* ends of session and agent */
 	struct world *w;
@@ -95,7 +98,7 @@ struct w_grant {
 	uint64_t rkey;
 };
 
-/* One operation of the program. */
+/* One operation that a program has posted. */
 struct w_op {
 	struct rp_op op;
 	struct world *w;
@@ -151,18 +154,24 @@ void w_start(struct world *w, uint64_t seed, const struct w_rules *rules);
 void w_stop(struct world *w);
 /* Kill the target process, perhaps with a power cut, and start it again. */
 void w_restart(struct world *w);
-/* Deregister a region and register its memory anew. */
+/* Deregister a region, and register its memory again. */
 void w_reregister(struct world *w, enum w_kind kind);
-/* Do one of the possible steps. */
+/* Do one random step of those that are possible. */
 void w_step(struct world *w);
-/* Deliver all messages and call progress everywhere, for simulated ns. */
+/*
+ * Deliver all messages and call progress at both ends, until this simulated
+ * time has passed.
+ */
 void w_run_for(struct world *w, uint64_t ns);
-/* Cells of the region were written: check that the writes are not too late. */
+/*
+ * Check that writes which have just been placed in the region do not come too
+ * late.
+ */
 void w_check_placed(struct w_reg *g, const uint64_t *cells, size_t n);
 /*
- * both_world_region.c, for both_world.c. Register memory with the bytes of the
- * former registration, which stays allocated, because a reply may still refer
- * to it; NULL: new memory. power_cut: only bytes on media are left.
+ * In both_world_region.c. Register memory, with the bytes of the former
+ * registration `before`, which stays allocated because a reply may still refer
+ * to it; NULL: with new bytes. power_cut: only bytes on media are left.
  */
 void w_reg_new(struct world *w, enum w_kind kind, const struct w_reg *before,
 	       bool power_cut);

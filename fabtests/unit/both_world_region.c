@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Memory of the target in both_world.h, and its registrations. */
+/* The target's memory of both_world.h, and its registrations. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,10 @@ void w_check_placed(struct w_reg *g, const uint64_t *cells, size_t n)
 
 		W_CHECK(w, g->mem[i] && g->mem[i] <= w->number,
 			"cell %zu holds no write: a buffer was used late", i);
-		/* A connection places nothing after a newer one is accepted. */
+		/*
+		 * A connection must place nothing after a newer one of its
+		 * session was accepted.
+		 */
 		W_CHECK(w, v->conn >= w->accepted[v->session],
 			"cell %zu: number %llu of connection %u comes late", i,
 			(unsigned long long)g->mem[i], v->conn);
@@ -92,7 +95,7 @@ static void op_changed(void *ctx, void *addr, size_t len)
 	w_check_placed(ctx, addr, len / 8);
 }
 
-/* The clock stands still, so the duration of a sync has no influence here. */
+/* This clock stands still: the agent measures that a sync takes no time. */
 static uint64_t op_now(void *ctx)
 {
 	return 0;

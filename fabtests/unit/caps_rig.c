@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Queries of regions, and invented /proc and /sys trees for them. */
+/*
+ * For tests of caps*.c: reads the facts of memory, and makes false /proc and
+ * /sys trees.
+ */
 #include "config.h"
 
 #include <fcntl.h>

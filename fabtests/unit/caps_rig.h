@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Queries of regions, and invented /proc and /sys trees for them. */
+/*
+ * For tests of caps*.c: reads the facts of memory, and makes false /proc and
+ * /sys trees.
+ */
 #ifndef RP_TEST_CAPS_RIG_H
 #define RP_TEST_CAPS_RIG_H
 
@@ -22,7 +25,10 @@ void caps_setup(void);
 void caps_teardown(void);
 
 int read_facts(const void *addr, size_t len);
-/* read_facts() must find this memory; or fail with err, why has the word. */
+/*
+ * Check that read_facts() finds this kind of memory; or that it fails with err,
+ * and that `why` has the word.
+ */
 void expect_found(const void *addr, size_t len, enum rp_memory memory);
 void expect_err(const void *addr, size_t len, int err, const char *word);
 
@@ -36,9 +42,9 @@ char *map(int fd, size_t len, int flags);
 enum rp_memory file_here(void);
 
 /*
- * Invented /proc and /sys trees. The process map names a real file, so that its
- * identity is valid; statx is wrapped, so that the file can claim to be in DAX
- * state.
+ * False /proc and /sys trees. The false process map names a real file, whose
+ * identity is valid. statx() is wrapped, so that the file can claim to be DAX
+ * (claim_dax).
  */
 #define HERE ((void *)0x100000)
 #define LEN  0x2000
@@ -53,7 +59,7 @@ void write_tree(const char *path, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 /* Write a process map with the file at HERE, on a mount of this type. */
 void invent_file(const char *type, const char *opts);
-/* As invent_file(), with this device number and this source of the mount. */
+/* Like invent_file(), with this device number and this source of the mount. */
 void invent_on(unsigned int major, unsigned int minor, const char *type,
 	       const char *source, const char *opts);
 /* Link a path of the tree in dir to another path of that tree. */
@@ -69,7 +75,10 @@ void disk_device(const char *folder, const char *cache, const char *fua);
 
 /* Link /sys/class/infiniband/NAME to this folder. */
 void nic_device(const char *name, const char *folder);
-/* Make a root port with these IDs and registers; len: readable config bytes. */
+/*
+ * Make a PCI root port with these IDs and registers. len: bytes of config space
+ * that can be read.
+ */
 void nic_port(unsigned int vendor, unsigned int id, uint32_t p0, uint32_t p1,
 	      size_t len);
 

@@ -14,7 +14,7 @@
 #include "fabtests/unit/cm_fake.h"
 #include "rc/rc_priv.h"
 
-/* The TCP backend is not part of this program. */
+/* Stands for rc_tcp.c, which is not linked here. */
 const struct rp_rc_ops rp_rc_tcp;
 
 struct fake fake;
@@ -286,7 +286,7 @@ void fake_end(void)
 void fake_complete(const struct fake_wr *w, enum ibv_wc_status status)
 {
 	cr_assert_lt(fake.nwc, FAKE_MAX);
-	/* In an error completion, only wr_id, status, qp_num are valid. */
+	/* An error completion has only wr_id, status and qp_num. */
 	fake.wc[fake.nwc++] = (struct ibv_wc){
 		.wr_id = w->wr.wr_id,
 		.qp_num = w->qp,
@@ -382,7 +382,10 @@ int rdma_create_id(struct rdma_event_channel *c, struct rdma_cm_id **id,
 	return 0;
 }
 
-/* The kernel drops unread events; those that were read must be acked first. */
+/*
+ * The kernel drops unread events. Events that were read must be acknowledged
+ * before the ID is destroyed.
+ */
 int rdma_destroy_id(struct rdma_cm_id *id)
 {
 	for (int i = 0; i < nevents; i++) {
@@ -579,7 +582,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *owner,
 {
 	cr_assert_leq(cqe, fake.max_cqe);
 	fake.open++;
-	/* The small queue of the trial for FLUSH does not count here. */
+	/* Leave out the small queue with which prov/rc tries FLUSH. */
 	if (cqe > 2)
 		cq.cqe = cqe;
 	return &cq;

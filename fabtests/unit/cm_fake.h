@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A fake device and connection manager that do only what the test says. */
+/*
+ * A fake RDMA device and connection manager (libibverbs, librdmacm). They do
+ * only what the test says.
+ */
 #ifndef RP_CM_FAKE_H
 #define RP_CM_FAKE_H
 
@@ -75,20 +78,20 @@ struct fake {
 
 extern struct fake fake;
 
-/* Reset everything; fake_end() checks that no object is open. */
+/* Reset all fields. fake_end() checks that all objects are closed. */
 void fake_start(void);
 void fake_end(void);
-/* Complete this work request, as the device numbers it. */
+/* Queue the completion of this work request. */
 void fake_complete(const struct fake_wr *w, enum ibv_wc_status status);
 void fake_message(uint64_t recv, uint32_t qp, const void *msg, uint32_t len);
 /* Queue an event for id; destroying id drops it. */
 void fake_event(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status,
 		const void *data, uint8_t len);
-/* As fake_event(), with private data padded to max bytes. */
+/* Like fake_event(), with private data padded to max bytes. */
 void fake_padded(struct rdma_cm_id *id, enum rdma_cm_event_type type,
 		 const void *data, uint8_t len, uint8_t max);
 void fake_async(enum ibv_event_type type, struct ibv_qp *qp);
-/* Queue a connection request; returns the ID of the new connection. */
+/* Queue a connection request. Returns the ID of the new connection. */
 struct rdma_cm_id *fake_peer(void);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * System calls of this process as the recorder of fi_rpmem_crashtest serves
- * them, and allocations that fail.
+ * Executes system calls of this process as the recorder of fi_rpmem_crashtest
+ * handles them, and makes allocations fail.
  */
 #ifndef RP_CRASH_RIG_H
 #define RP_CRASH_RIG_H
@@ -16,17 +16,20 @@ extern struct crash_recorder rig;
 void rig_setup(void);
 void rig_teardown(void);
 
-/* Execute a call between its begin and its end; returns as syscall(2). */
+/*
+ * Execute a system call between the recorder's begin and end of it. Returns as
+ * syscall(2) does.
+ */
 long rig_call(uint64_t nr, uint64_t a, uint64_t b, uint64_t c, uint64_t d);
 int rig_open(const char *path, int flags);
 void rig_write(int fd, const char *bytes);
 void rig_acknowledge(const char *line);
 
-/* The n-th allocation from now on fails; UINT_MAX: none. */
+/* Let the n-th allocation from now on fail; UINT_MAX: none. */
 void rig_fail_at(unsigned int n);
 /* The test's own allocations succeed while this is set. */
 extern bool rig_allocates;
-/* Has it failed? Allocations succeed again. */
+/* Did that allocation fail? Later allocations succeed. */
 bool rig_has_failed(void);
 
 #endif

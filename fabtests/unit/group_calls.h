@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Calls of a group's writers, one after the other, on members in memory. */
+/*
+ * For tests of groups of pools: writers of group_rig.h make calls, one after
+ * the other.
+ */
 #ifndef RP_TEST_GROUP_CALLS_H
 #define RP_TEST_GROUP_CALLS_H
 
@@ -41,7 +44,7 @@ static inline void start_members(uint64_t seed, unsigned int n, unsigned int k)
 	rig_start(&rig, seed, n, k);
 }
 
-/* A member becomes unreachable, and its owner has noticed that. */
+/* Make a member unreachable, and let its owner notice that. */
 static inline void lose_member(unsigned int member)
 {
 	const int owner = rig.members[member].owner;
@@ -213,7 +216,10 @@ static inline uint64_t read_cell(unsigned int w, unsigned int cell)
 	return c.value;
 }
 
-/* The group must end with this result, and all further calls must return it. */
+/*
+ * Check that the group ends with this result, and that all further calls return
+ * it.
+ */
 static inline void expect_group_ended(unsigned int w, int ret)
 {
 	for (unsigned int i = 0; i < EVENTS; i++)

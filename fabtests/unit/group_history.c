@@ -24,7 +24,7 @@ struct writer_op {
 	uint64_t values[32];
 };
 
-/* The operations of a writer, and the cells as it knows them. */
+/* The operations of a writer, and the values of cells that it knows. */
 static struct writer_view {
 	struct writer_op ops[HISTORY_OPS];
 	bool has_read_all; /* it has read all cells after opening the group */
@@ -102,7 +102,7 @@ static void completed(void *arg, struct rpmem_pool_op *op, int ret,
 	}
 }
 
-/* Whether no outstanding operation of the writer is on these cells. */
+/* Is no operation of the writer outstanding on these cells? */
 static bool are_free(const struct writer_view *v, const struct history_op *op)
 {
 	for (unsigned int i = 0; i < op->n; i++)
@@ -184,7 +184,10 @@ static void first_read(void *arg, struct rpmem_pool_op *op, int ret,
 	for (unsigned int c = 0; c < RIG_CELLS; c++) {
 		const uint64_t value = first_values[w][c];
 
-		/* A displaced writer may read the older value that it has. */
+		/*
+		 * A displaced writer may still read the older value of its
+		 * handle.
+		 */
 		CHECK(value >= cells[c].acked || w < newest_writer,
 		      "cell %u: writer %u reads %llu, and %llu was "
 		      "acknowledged",
@@ -289,7 +292,10 @@ void history_step(void (*submit)(unsigned int w))
 	}
 }
 
-/* With all members up, the last writer reads all; members become equal. */
+/*
+ * Bring all members up, let the last writer read all cells, and check that all
+ * members hold the same bytes.
+ */
 void history_finish(void)
 {
 	unsigned int w, rounds = 0;

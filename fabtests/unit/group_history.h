@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Writers of a group of pools in memory, and what was promised to them: what
- * each has read, written and committed. No acknowledged write is lost, later
- * writers read what an earlier one has read, and in the end all members hold
- * the same bytes.
+ * Checks a random history of writers of a group of pools (group_rig.h): what
+ * each has read, written and committed. No acknowledged write may be lost,
+ * later writers must read what an earlier one has read, and in the end all
+ * members must hold the same bytes.
  */
 #ifndef RP_TEST_GROUP_HISTORY_H
 #define RP_TEST_GROUP_HISTORY_H
@@ -34,7 +34,7 @@ enum history_kind {
 	HISTORY_DURABLE,
 	HISTORY_READ,
 	HISTORY_COMMIT,
-	HISTORY_STORE, /* a commit with a store behind it */
+	HISTORY_STORE, /* a commit with an ordered store */
 };
 
 /* An operation on n cells of 8 bytes; n of HISTORY_STORE is 1. */
@@ -47,20 +47,23 @@ struct history_op {
 void history_start(uint64_t seed, unsigned int n, unsigned int k);
 unsigned int history_writer_new(void);
 void history_writer_kill(unsigned int w);
-/* Whether a writer has opened the group and has read all cells. */
+/* Has this writer opened the group and read all cells? */
 bool history_writer_reads(unsigned int w);
 /* The number of a writer's outstanding operations. */
 unsigned int history_writer_busy(unsigned int w);
 /* The error with which the group of a writer has ended, or 0. */
 int history_writer_ret(unsigned int w);
-/* Submit an operation. False: not now, because it meets an outstanding one. */
+/* Submit an operation. Returns false if it overlaps an outstanding one. */
 bool history_submit(unsigned int w, const struct history_op *op);
 /*
- * One event of the rig; submit() is then called for each writer that has read
- * all. A new writer follows the last one when its group ends.
+ * Let one event of the rig happen, then call submit() for each writer that has
+ * read all cells. If the last writer's group ends, start a new writer.
  */
 void history_step(void (*submit)(unsigned int w));
-/* With all members up, the last writer reads all; members become equal. */
+/*
+ * Bring all members up, let the last writer read all cells, and check that all
+ * members hold the same bytes.
+ */
 void history_finish(void);
 
 #endif

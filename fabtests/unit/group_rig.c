@@ -40,7 +40,10 @@ static void compact(struct rig *r)
 	r->nops = to;
 }
 
-/* Copy each 8-byte cell of a write to the member, or leave it out at random. */
+/*
+ * Copy each 8-byte cell of a write to the member or, unless all is set, leave
+ * it out at random.
+ */
 static void place_write(struct rig *r, struct rig_op *o, bool all)
 {
 	struct rig_member *m = &r->members[o->member];
@@ -65,8 +68,8 @@ static void place_write(struct rig *r, struct rig_op *o, bool all)
 }
 
 /*
- * The range and bytes of a completed write. The library keeps them in its
- * journal and no operation refers to them any more.
+ * The range and bytes of a completed write, as librpmem_pool keeps them in its
+ * journal. No operation refers to them.
  */
 struct kept {
 	struct rig *r;
@@ -148,8 +151,8 @@ static void execute(struct rig *r, unsigned int i)
 			memcpy(m->durable + o->op->offset,
 			       m->visible + o->op->offset, o->op->len);
 		/*
-		 * A write that is repeated after a power cut goes behind older
-		 * writes to its bytes, so a durable write is kept as well.
+		 * Keep durable writes, too: a repeated write follows older
+		 * writes to the same bytes, which would otherwise replace it.
 		 */
 		journal_add(r, o);
 		return;
@@ -172,7 +175,10 @@ static void execute(struct rig *r, unsigned int i)
 	}
 }
 
-/* Close a member's handle: outstanding writes are executed in part. */
+/*
+ * Close a member's handle: each outstanding write is executed in part, at
+ * random.
+ */
 static void drop_handle(struct rig *r, unsigned int writer, unsigned int member,
 			bool keep_ops, int ret)
 {
@@ -198,7 +204,7 @@ static void drop_handle(struct rig *r, unsigned int writer, unsigned int member,
 
 /* --- what a group calls --- */
 
-/* Whether this writer has an unexecuted write to this offset of the member. */
+/* Has this writer an unexecuted write to this offset of the member? */
 static bool is_pending(struct rig *r, unsigned int writer, unsigned int member,
 		       uint64_t at)
 {
@@ -213,7 +219,7 @@ static bool is_pending(struct rig *r, unsigned int writer, unsigned int member,
 	return false;
 }
 
-/* Fail if other bytes must be durable before this operation. */
+/* Check that the bytes which must be durable before this operation are. */
 static void check_durable_before(struct rig *r, unsigned int writer,
 				 unsigned int member,
 				 const struct rpmem_pool_op *op)
@@ -307,7 +313,9 @@ static void open_member(struct rig *r, unsigned int writer, unsigned int member)
 		group_opened(&w->g, member, -ECONNREFUSED, 0, "away");
 		return;
 	}
-	/* fi_rpmemd compares the owner, so nobody comes between look and take.
+	/*
+	 * No other writer comes between look and take, because fi_rpmemd
+	 * compares the owner.
 	 */
 	if (!w->opens_unseen && group_look(&w->g, member, m->visible))
 		return;
@@ -347,7 +355,9 @@ static void deliver(struct rig *r, unsigned int i)
 	group_done(&r->writers[o.writer].g, o.member, o.op);
 }
 
-/* Let only some members be fast at a time, so that the others lag. */
+/*
+ * Is this member fast now? The fast ones change, so that the others lag behind.
+ */
 static bool is_fast(struct rig *r, unsigned int member)
 {
 	return (r->now / 64 + member) % r->n || !seeded_below(&r->rnd, 8);
@@ -359,7 +369,7 @@ static bool is_unreported(const struct rig *r, const struct rig_op *o)
 	       o->op->offset == r->unreported_at;
 }
 
-/* Whether an operation can be executed, or its result be reported. */
+/* Can this operation be executed, or its result be reported? */
 static bool may_advance(const struct rig *r, const struct rig_op *o)
 {
 	const struct rig_writer *w = &r->writers[o->writer];
@@ -369,7 +379,10 @@ static bool may_advance(const struct rig *r, const struct rig_op *o)
 	       !is_unreported(r, o);
 }
 
-/* No step may lower the newest commit that a member claims to have, durably. */
+/*
+ * Check that no step has lowered the newest commit that a member claims
+ * durably.
+ */
 static void check_claimed_commits(struct rig *r)
 {
 	for (unsigned int i = 0; i < r->n; i++) {

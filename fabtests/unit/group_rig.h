@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Members of a group in memory, and writers that open the group. A member
- * executes operations in any order that librpmem_pool allows. It can lose
- * power, be unreachable or be replaced, and it belongs to the writer that
- * opened it last.
+ * Simulated members of a group of pools, in memory, and writers that open the
+ * group. A member executes operations in any order that librpmem_pool allows.
+ * It can lose power, be unreachable or be replaced, and belongs to the writer
+ * that opened it last.
  */
 #ifndef RP_TEST_GROUP_RIG_H
 #define RP_TEST_GROUP_RIG_H
@@ -74,21 +74,26 @@ void rig_end(struct rig *r);
 unsigned int rig_writer_new(struct rig *r,
 			    void (*completed)(void *, struct rpmem_pool_op *,
 					      int, const char *));
-/* Kill a writer: each cell of its outstanding writes arrives or not. */
+/*
+ * Kill a writer. Each cell of its outstanding writes arrives or not, at random.
+ */
 void rig_writer_kill(struct rig *r, unsigned int writer);
 /* Cut a member's power. The library repeats uncommitted writes. */
 void rig_cut(struct rig *r, unsigned int member);
 /* Replace a member by an empty pool. */
 void rig_replace(struct rig *r, unsigned int member);
-/* Whether an unexecuted operation reads to this buffer. */
+/* Does an unexecuted operation read into this buffer? */
 bool rig_touches(const struct rig *r, const void *buf, uint64_t len);
-/* One random event: an execution, a completion, or an opening. False: none. */
+/*
+ * Let one random event happen: an execution, a completion, or an opening.
+ * Returns false if there is none.
+ */
 bool rig_event(struct rig *r);
 /*
- * One round trip: all outstanding operations are executed and complete, and all
- * members that writers want open; then the writers react. Returns, as a bit
- * mask, the members where something became durable: by a commit or a durable
- * write, or by an opening, for which fi_rpmemd makes the pool's owner durable.
+ * Make one round trip: execute and complete all outstanding operations, open
+ * all members that writers want open, and let the writers react. Returns, as a
+ * bit mask, the members in which something became durable: by a commit, a
+ * durable write, or an opening (fi_rpmemd makes the pool's owner durable).
  */
 unsigned int rig_round(struct rig *r);
 

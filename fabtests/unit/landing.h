@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Memory that peers write while a test polls for the bytes. */
+/* Memory that peers write by RDMA while a test polls for the bytes. */
 #ifndef RP_TEST_LANDING_H
 #define RP_TEST_LANDING_H
 

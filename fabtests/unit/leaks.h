@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Leak checks inside a test: Criterion does not report leaks found at exit. */
+/*
+ * Checks for leaks inside a test, because Criterion does not report leaks found
+ * at exit.
+ */
 #ifndef RP_TEST_LEAKS_H
 #define RP_TEST_LEAKS_H
 

@@ -20,7 +20,7 @@ const char *rpmem_pool_error(void)
 	return "the rig refuses";
 }
 
-/* As librpmem_pool, refuse a part of a pool that is divided otherwise. */
+/* Like librpmem_pool, refuses a part of a pool that is divided otherwise. */
 int rpmem_pool_open(struct rpmem_pool **pool, const char *where,
 		    const struct rpmem_pool_attr *attr)
 {
@@ -107,7 +107,7 @@ void rig_fini(struct rig *r)
 	free(r->durable);
 }
 
-/* A number below n: random, or the next case of choices. */
+/* Draw a number below n: random, or the next choice of r->choices. */
 static unsigned int draw_below(struct rig *r, unsigned int n)
 {
 	return r->choices ? choose(r->choices, n)
@@ -119,7 +119,7 @@ static uint64_t length_of(const struct rig_port *port)
 	return port->length ? port->length : port->rig->length;
 }
 
-/* The bytes of a port, as readers see them, and as they survive a power cut. */
+/* The bytes of a port: as readers see them, and as they survive a power cut. */
 static unsigned char *visible_at(const struct rig_port *port, uint64_t offset)
 {
 	return port->rig->visible + port->at + offset;
@@ -318,7 +318,7 @@ void rig_cut(struct rig *r)
 	r->nops = 0;
 }
 
-/* Outstanding writes of the handles are executed in part. */
+/* Execute the outstanding writes of the handles in part, at random. */
 static void arrive(struct rig *r)
 {
 	for (unsigned int i = 0; i < r->nops; i++) {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A pool in memory for librpmem_log, with power cuts. */
+/*
+ * Replaces librpmem_pool for tests of librpmem_log: a pool in memory, with
+ * power cuts.
+ */
 #ifndef RP_TEST_LOG_RIG_H
 #define RP_TEST_LOG_RIG_H
 
@@ -18,7 +21,10 @@ struct rig {
 	unsigned char *visible; /* what readers see */
 	unsigned char *durable; /* what survives a power cut for certain */
 	uint64_t length;
-	/* Write operations, oldest first, until poll() returns them. */
+	/*
+	 * Outstanding writes and commits, oldest first, until poll() returns
+	 * them.
+	 */
 	struct rig_op {
 		struct rpmem_pool_op *op;
 		const struct rig_port *port;
@@ -64,7 +70,7 @@ struct log_io rig_io(struct rig_port *port);
 void rig_cut(struct rig *r);
 /* Kill the handles; the target keeps the bytes that have arrived. */
 void rig_kill(struct rig *r);
-/* As rig_kill(), for one handle that is alone in its part. */
+/* Like rig_kill(), for one handle that is alone in its part. */
 void rig_kill_port(const struct rig_port *port);
 
 #endif

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Every combination of facts, with the methods of docs/guarantees.md. */
+/*
+ * Generates every combination of facts, and has the methods that
+ * docs/guarantees.md promises for each.
+ */
 #ifndef RP_TEST_METHOD_RIG_H
 #define RP_TEST_METHOD_RIG_H
 
@@ -31,8 +34,8 @@ typedef void (*judge_fn)(const struct rp_facts *f, enum rp_class required,
 void for_all(judge_fn judge, unsigned int built);
 
 /*
- * The prose of the guarantees as a chain of questions: the methods that it
- * offers for this memory, the cheapest first.
+ * The text of docs/guarantees.md as a chain of questions: the methods that it
+ * offers for these facts, the cheapest first.
  */
 struct offers {
 	enum rp_refusal refusal; /* why the prose offers no method */

@@ -94,8 +94,8 @@ static inline uint64_t pick_seeded(void *ctx, uint64_t below)
 #define LOST 0x1057
 
 /*
- * got must have exactly the wanted values, in any order. LOST among them: the
- * word may also have unknown values.
+ * Check that got has exactly the wanted values, in any order. LOST among them:
+ * the word may also have unknown values.
  */
 static inline void check_values(int line, const char *what, const uint64_t *got,
 				size_t n, bool lost, const uint64_t *want,

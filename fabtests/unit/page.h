@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* docs/protocol.md, for tests that compare it with the code. */
+/* Reads docs/protocol.md, for tests that compare it with the code. */
 #ifndef RP_TEST_PAGE_H
 #define RP_TEST_PAGE_H
 
@@ -13,7 +13,10 @@
 
 #define DOC RP_SRCDIR "/docs/protocol.md"
 
-/* The text from a heading to the next of its level; the caller frees it. */
+/*
+ * Find the text from a heading to the next heading of its level. The caller
+ * frees it.
+ */
 static inline char *text_below(const char *text, const char *heading)
 {
 	const char *from = strstr(text, heading), *to;
@@ -42,8 +45,8 @@ static inline char *chapter_of(const char *heading)
 }
 
 /*
- * Find the next match at or behind *at; its groups go to out, unmatched ones as
- * "". False: none.
+ * Find the next match of a regular expression at or behind *at. Its groups go
+ * to out, unmatched ones as "". Returns false if there is none.
  */
 #define GROUPS 4
 static inline bool next_match(const char **at, const char *pattern,

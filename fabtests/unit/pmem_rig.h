@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Flush operations that are logged instead of executed. */
+/*
+ * Flush operations (struct rp_pmem_ops) that log each call instead of executing
+ * it.
+ */
 #ifndef RP_TEST_PMEM_RIG_H
 #define RP_TEST_PMEM_RIG_H
 
@@ -18,7 +21,7 @@ extern const struct rp_pmem_ops fake; /* its ctx is log_v */
 void note(char what, const void *addr, size_t len);
 struct rp_pmem *make_pmem(uintptr_t base, size_t len, enum rp_method how,
 			  const struct rp_pmem_ops *ops);
-/* Event i must be this operation on this range. */
+/* Check that event i is this operation on this range. */
 void expect_event(size_t i, char what, uintptr_t start, uintptr_t end);
 
 #endif

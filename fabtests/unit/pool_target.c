@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A target of librpmem_pool without a network. */
+/* A simulated target of librpmem_pool, without a network (pool_target.h). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,7 +52,10 @@ static ssize_t write_post(struct fid_ep *ep, const struct fi_msg_rma *msg,
 
 	cr_assert_lt(the_target->pool.out, POOL_OUT,
 		     "more writes could be lost than the provider knows");
-	/* rpmem_pool_write() promises that completed writes are visible. */
+	/*
+	 * Each write needs one of these flags: rpmem_pool_write() promises that
+	 * completed writes are visible.
+	 */
 	cr_assert(flags & (FI_COMMIT_COMPLETE | FI_DELIVERY_COMPLETE));
 	set_range(&p, msg->rma_iov->addr, msg->rma_iov->len);
 	return add_post(p);
@@ -343,7 +346,7 @@ void pool_target_dies(struct pool_target *t, bool power_cut)
 		if (power_cut)
 			t->mem[i] = t->media[i];
 	}
-	/* The lost connection also loses completions of executed posts. */
+	/* The lost connection loses the completions of executed posts, too. */
 	for (unsigned int i = 0; i < t->nposts; i++)
 		t->posts[i].status = RP_ST_LOST;
 	t->up = false;

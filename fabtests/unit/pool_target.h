@@ -77,15 +77,17 @@ void pool_target_end(struct pool_target *t);
 
 /* Execute a step. Returns whether it was possible. */
 bool pool_target_step(struct pool_target *t, enum pool_step step);
-/* Deliver the completion of this post if it was executed; else return false. */
+/*
+ * Deliver the completion of this post. Returns false if the post was not
+ * executed.
+ */
 bool pool_target_complete(struct pool_target *t, unsigned int post);
 /*
- * Kill the target. A power cut replaces each cell of its memory by the last
- * value written back or, at random, keeps its newest value. Outstanding posts
- * fail.
+ * Kill the target. After a power cut each cell of its memory has the last value
+ * written back or, at random, its newest value. Outstanding posts fail.
  */
 void pool_target_dies(struct pool_target *t, bool power_cut);
-/* Start the target again; a client that is reconnecting connects. */
+/* Start the target again. A client that is reconnecting then connects. */
 void pool_target_returns(struct pool_target *t);
 
 #endif

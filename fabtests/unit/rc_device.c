@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* libibverbs in this process: its objects, and the posting of requests. */
+/* A simulated libibverbs: its objects, and the posting of requests. */
 #include "config.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ static uint32_t next_number;
 
 static struct dev_cq *cqs[DEV_MAX];
 
-/* Count calls down to the one that has to fail. True: this call fails. */
+/* Count dev.fail_creation down. Returns true for the call that must fail. */
 static bool call_fails(void)
 {
 	if (!dev.fail_creation || --dev.fail_creation)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A verbs device in this process: all libibverbs calls that the shim makes. */
+/* A simulated verbs device: all libibverbs calls that the shim makes. */
 #ifndef RP_RC_DEVICE_H
 #define RP_RC_DEVICE_H
 
