@@ -65,7 +65,7 @@ struct dev {
 };
 extern struct dev dev;
 
-/* Reset everything; dev_end() checks that no object is open. */
+/* Reset all fields. dev_end() checks that all objects are closed. */
 void dev_start(void);
 void dev_end(void);
 struct ibv_pd *dev_pd(void);
@@ -75,16 +75,19 @@ void dev_join(struct ibv_qp *qp, uint32_t peer, unsigned int access);
 /* Post the program's own write: len bytes of value to pmem at off. */
 int dev_write(struct ibv_qp *qp, uint64_t wr_id, uint32_t rkey, size_t off,
 	      size_t len, uint8_t value);
-/* The queue pair with this number, which the shim has created. */
+/* Find the queue pair with this number, which the shim has created. */
 struct ibv_qp *dev_qp_by_number(uint32_t number);
 /* Execute all requests that were posted under hold. */
 void dev_run(void);
 bool dev_durable(size_t off, size_t len, uint8_t value);
 /* The number of executed requests with this opcode. */
 unsigned int dev_count(enum ibv_wc_opcode opcode);
-/* Call `first` once, inside the next req_notify_cq. */
+/* Call `first` once, within the next req_notify_cq(). */
 void dev_call_at_notify(void (*first)(void));
-/* Deliver a message as if the peer had sent it. False: no receive is posted. */
+/*
+ * Deliver a message as if the peer had sent it. Returns false if no receive is
+ * posted.
+ */
 bool dev_deliver_send(uint32_t qp_num, const void *msg, size_t len);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Objects of the verbs device in this process. */
+/* Objects of the simulated verbs device (rc_device.h). */
 #ifndef RP_RC_DEVICE_PRIV_H
 #define RP_RC_DEVICE_PRIV_H
 
@@ -37,7 +37,10 @@ struct dev_qp {
 	union {
 		struct ibv_qp qp;
 		struct ibv_qp_ex ex; /* begins with struct ibv_qp */
-		/* The struct must be as long as rdma-core 45's or later. */
+		/*
+		 * So long that the struct has wr_flush of rdma-core 45 or
+		 * later.
+		 */
 		struct {
 			uint8_t before[352];
 			dev_flush_fn flush;

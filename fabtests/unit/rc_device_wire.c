@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Execution of the requests that are posted on the device in this process. */
+/*
+ * The simulated verbs device (rc_device.h): executes the requests that are
+ * posted.
+ */
 #include "config.h"
 
 #include <errno.h>
@@ -168,7 +171,9 @@ static void report_end(struct dev_qp *q, const struct dev_wr *w,
 				     .qp_num = q->qp.qp_num});
 }
 
-/* Execute the oldest request. False: it waits for a posted receive. */
+/*
+ * Execute the oldest request. Returns false if it waits for a posted receive.
+ */
 static bool execute_first(struct dev_qp *q)
 {
 	struct dev_wr w = q->queue[0];
@@ -408,7 +413,10 @@ static int wr_complete(struct ibv_qp_ex *ex)
 	int ret = 0;
 
 	pthread_mutex_lock(&dev_lock);
-	/* Builders post all requests or none, so take counts nothing here. */
+	/*
+	 * ibv_wr_complete() posts all requests or none, so dev.take has no
+	 * meaning here.
+	 */
 	if (dev.take_err)
 		ret = dev.take_err;
 	dev.take_err = 0;

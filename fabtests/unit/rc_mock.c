@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The reliable connection and the memory of the model, without the shim. */
+/*
+ * The simulated reliable connection and memory of rc_mock.h, without the shim.
+ */
 #include <errno.h>
 #include <string.h>
 
@@ -55,7 +57,7 @@ static bool in_region(const struct mock_wr *w)
 	       w->addr - MOCK_AT <= MOCK_BYTES - w->len;
 }
 
-/* The value of all bytes of a buffer: a write here has one value. */
+/* The value of all bytes of a buffer, which must be the same. */
 static uint8_t uniform_value(const uint8_t *buf, size_t len)
 {
 	for (size_t i = 1; i < len; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A reliable connection and its target's memory, as a model in this process. */
+/* A simulated reliable connection and its target's memory. */
 #ifndef RP_RC_MOCK_H
 #define RP_RC_MOCK_H
 
@@ -11,10 +11,10 @@
 #include "verbs/shim.h"
 
 /*
- * A byte of the target is in one of three places. In the adapter: a read or a
- * flush behind the write, or chance, moves the byte to the caches. In the
+ * A written byte is in one of three places at the target. In the adapter: a
+ * read or a flush behind the write, or chance, moves it to the caches. In the
  * caches, where it is visible: a flush, or chance, writes its line back. On the
- * medium. A power cut leaves the bytes that the persistence domain covers.
+ * medium. A power cut leaves the bytes that the power domain covers.
  */
 #define MOCK_BYTES     1024u
 #define MOCK_LINE      64u
@@ -67,7 +67,7 @@ struct mock_side {
 		void *msg;
 	} recvs[MOCK_QUEUE];
 	size_t nrecvs;
-	/* The agent's ring for the initiator's requests; optional. */
+	/* The agent's ring for requests of the initiator; optional. */
 	bool has_ring;
 	uint8_t ring_in[RP_RING_LEN];
 	struct rp_ring ring;
@@ -75,7 +75,7 @@ struct mock_side {
 	unsigned int doorbells; /* number of received DOORBELLs */
 	/* Faults to inject. */
 	bool error;		   /* the side connection is broken */
-	bool idle;		   /* the agent's flushes do nothing */
+	bool idle;		   /* the agent's flushes have no effect */
 	unsigned int drop_replies; /* number of the agent's messages to drop */
 	int send_err;
 };
@@ -118,10 +118,10 @@ struct mock {
 };
 
 void mock_init(struct mock *m);
-/* As mock_init(), with a completion queue of this many entries. */
+/* Like mock_init(), with a completion queue of this many entries. */
 void mock_init_cq(struct mock *m, int entries);
 void mock_fini(struct mock *m);
-/* The region's descriptor, as the target makes it. */
+/* Make the region's descriptor, as the target does. */
 struct rp_desc mock_desc(const struct mock *m);
 /* Add a descriptor; native: FLUSH types that the queue pair can post. */
 int mock_add(struct mock *m, const struct rp_desc *d, unsigned int native);
@@ -129,15 +129,15 @@ int mock_add(struct mock *m, const struct rp_desc *d, unsigned int native);
 /* Post the program's own write: len bytes of value at offset off. */
 void mock_write(struct mock *m, uint64_t wr_id, size_t off, size_t len,
 		uint8_t value);
-/* Execute the oldest request. False: there is none. */
+/* Execute the oldest request. Returns false if there is none. */
 bool mock_step(struct mock *m);
 void mock_run(struct mock *m);
 /* Move the oldest write from the adapter to the caches; evict a line. */
 void mock_drain(struct mock *m);
 void mock_evict(struct mock *m, size_t line);
 /*
- * Give the target an agent and connect to it, before mock_add(). mock_desc()
- * then has the key of the agent's registration.
+ * Give the target an agent, and connect to it. Call before mock_add().
+ * mock_desc() then has the key of the agent's registration.
  */
 void mock_side_init(struct mock *m);
 void mock_side_fini(struct mock *m);
@@ -146,7 +146,10 @@ void mock_side_idle(struct mock *m);
 void mock_side_poll(struct mock *m);
 /* Register the region again, so that mock_desc() has another key. */
 void mock_side_reregister(struct mock *m);
-/* Deliver one message, or let the agent work. False: nothing to do. */
+/*
+ * Deliver one message, or let the agent work. Returns false if there is nothing
+ * to do.
+ */
 bool mock_side_step(struct mock *m);
 void mock_side_channel_run(struct mock *m);
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A program that uses the shim: two connected ends, one region, completions. */
+/*
+ * Two connected queue pairs with shims, one region, and the completions
+ * (rc_pair.h).
+ */
 #include "config.h"
 
 #include <errno.h>
@@ -133,7 +136,7 @@ int pair_atomic_write(struct pair *p, uint64_t wr_id, size_t off,
 void pair_expect_next(struct pair *p, uint64_t wr_id, enum ibv_wc_status status,
 		      int opcode)
 {
-	/* Only replies of the agent take time: it is another thread. */
+	/* Wait up to 20 s: the agent's replies come from another thread. */
 	const time_t limit = time(NULL) + 20;
 	const struct timespec ms = {.tv_nsec = 1000000};
 	struct ibv_wc wc;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Two connected queue pairs of the device in this process, with shims. */
+/*
+ * Two connected queue pairs of the simulated device (rc_device.h), with shims.
+ */
 #ifndef RP_RC_PAIR_H
 #define RP_RC_PAIR_H
 
@@ -53,14 +55,16 @@ int pair_flush(struct pair *p, uint64_t wr_id, size_t off, size_t len);
 int pair_write(struct pair *p, uint64_t wr_id, size_t off, size_t len,
 	       uint8_t value);
 /*
- * Post a write with its flush by one call. The source bytes are in one of 16
- * buffers, which the 16th call from now overwrites.
+ * Post a write with its flush by one call. Its bytes are in one of 16 buffers,
+ * which the 16th such call from now overwrites.
  */
 int pair_write_durable(struct pair *p, uint64_t wr_id, size_t off, size_t len,
 		       uint8_t value);
 int pair_atomic_write(struct pair *p, uint64_t wr_id, size_t off,
 		      uint64_t value);
-/* Wait for this completion at a; wr_id 0: none may come for a moment. */
+/*
+ * Wait for this completion at a; wr_id 0: check that none comes for a moment.
+ */
 void pair_expect_next(struct pair *p, uint64_t wr_id, enum ibv_wc_status status,
 		      int opcode);
 const char *pair_method(struct pair *p);

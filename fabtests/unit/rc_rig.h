@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Two ends of private connections in one process, for tests of prov/rc. */
+/* For tests of prov/rc: two domains with private connections in one process. */
 #ifndef RC_RIG_H
 #define RC_RIG_H
 
@@ -25,7 +25,7 @@ struct end {
 	void *arg;
 };
 
-/* The private connections of one domain. */
+/* One domain with its private connections. */
 struct node {
 	struct rp_rc *rc;
 	struct sockaddr_in at; /* address of the listener */
@@ -187,7 +187,7 @@ static inline int node_connect(struct node *n, const struct node *to,
 			       &end_events, e, &e->c);
 }
 
-/* Poll both ends until the condition holds. */
+/* Poll both domains until the condition holds. */
 #define PUMP(a, b, cond)                                                       \
 	do {                                                                   \
 		const uint64_t begun = rig_now(a);                             \

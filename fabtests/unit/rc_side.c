@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The model's target: the real agent, and memory made durable by drains. */
+/*
+ * The target of rc_mock.h: the real agent, and memory made durable by drains.
+ */
 #include <errno.h>
 #include <string.h>
 
@@ -136,7 +138,10 @@ static void hear_message(struct mock_side *s, const struct mock_msg *o)
 		;
 }
 
-/* Advance the clock to the next delayed refusal of a wrong key. */
+/*
+ * Advance the clock to the time of the next refusal of a wrong key, which the
+ * agent delays.
+ */
 static bool advance_to_refusals(struct mock_side *s)
 {
 	const uint64_t due = rp_agent_deadline(s->host.agent);

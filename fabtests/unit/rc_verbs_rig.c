@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Channel owners that record each of their callbacks. */
+/*
+ * Private connections on the fake device (cm_fake.h), whose owners record their
+ * callbacks.
+ */
 #include "config.h"
 
 #include <malloc.h>

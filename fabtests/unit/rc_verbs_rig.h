@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Private connections on queue pairs of a fake device. */
+/* Private connections on queue pairs of the fake device (cm_fake.h). */
 #ifndef RP_RC_VERBS_RIG_H
 #define RP_RC_VERBS_RIG_H
 
@@ -8,13 +8,13 @@
 #include "fabtests/unit/cm_fake.h"
 #include "rc/rc.h"
 
-/* A channel's owner. order: its callback's position among all callbacks. */
+/* The owner of a channel, and the callbacks that it got. */
 struct rig_end {
 	struct rp_channel *c;
 	struct rdma_cm_id *id;
 	struct ibv_qp *qp;
 	int nconnected, lost, lost_err, received;
-	int order; /* position of the lost() callback */
+	int order; /* position of lost() among all callbacks */
 	uint8_t data[256], msg[256];
 	size_t data_len, msg_len;
 	bool close; /* close the channel in the owner's next callback */
@@ -58,7 +58,7 @@ void rig_accept(struct rig_end *e);
 /* Make an operation on len unregistered bytes; addr 0x1000, rkey 7. */
 struct rp_channel_op *rig_op(struct rig_op *o, enum rp_channel_kind kind,
 			     const void *buf, size_t len);
-/* As rig_op(), on registered bytes. */
+/* Like rig_op(), on registered bytes. */
 struct rp_channel_op *rig_op_mr(struct rig_op *o, enum rp_channel_kind kind,
 				const void *buf, size_t len,
 				const struct rp_rc_mr *mr);

@@ -52,8 +52,8 @@ int rpmem_pool_open(struct rpmem_pool **pool, const char *where,
 		    const struct rpmem_pool_attr *attr)
 {
 	/*
-	 * Opening a pool makes the daemon end the former client's key and write
-	 * back all bytes.
+	 * fi_rpmemd makes the former client's key invalid and writes back all
+	 * bytes when a client opens a pool.
 	 */
 	if (attr->exclusive != RPMEM_POOL_OBSERVE)
 		persist(0, rig.length);
@@ -96,7 +96,7 @@ int rpmem_pool_submit(struct rpmem_pool *pool, struct rpmem_pool_op *op)
 	return 0;
 }
 
-/* Copy a random subset of an outstanding write's words. */
+/* Copy a random subset of the words of an outstanding write. */
 static void arrive_partly(const struct rpmem_pool_op *op)
 {
 	for (size_t i = 0; i < op->len; i += 8)
@@ -153,7 +153,7 @@ int rpmem_pool_poll(struct rpmem_pool *pool, struct rpmem_pool_op **done,
 
 /* --- endpoint --- */
 
-/* Whether this copy of the memory has the entry, together with its result. */
+/* Has this copy of the memory the entry, together with its result? */
 static bool has_result(const unsigned char *memory, const struct rpc_entry *e)
 {
 	const struct rpc_super *s = &rig.srv->slots[0].super;
@@ -182,7 +182,10 @@ int rpc_port_send(struct rpc_port *p, fi_addr_t to, const struct rpc_msg *m)
 		rig.srv->slots[0].attached = true;
 		return 0;
 	}
-	/* Unless the client has read the reply and reused its space. */
+	/*
+	 * A reply is sent only when it is durable. (Not checked if the client
+	 * has read the reply, and reused its space.)
+	 */
 	cr_assert(!has_result(rig.live, &rig.srv->slots[0].replies[0].entry) ||
 			  rig_is_durable(&rig.srv->slots[0].replies[0].entry),
 		  "seed %" PRIu64 ": sent before it is durable", rig.rnd.seed);

@@ -12,7 +12,7 @@
 
 struct rig {
 	struct seeded rnd;
-	unsigned char *live;   /* what both sides see */
+	unsigned char *live;   /* memory as both sides see it */
 	unsigned char *medium; /* what survives a power cut for certain */
 	uint64_t length;
 	struct rpmem_pool_op *ops[RIG_OPS]; /* outstanding operations */
@@ -46,15 +46,15 @@ void rig_fini(void);
 void rig_flush(void);
 /*
  * Stop the server, and start another one. cut: the power fails, too, and any
- * 8-byte words of what was not durable survive. A client that goes on repeats
- * its writes.
+ * 8-byte words that were not durable survive. A client that goes on repeats its
+ * writes.
  */
 void rig_restart(bool cut);
 /* Kill the client: none of its outstanding operations is executed. */
 void rig_drop_client(struct rpmem_rpc *c);
-/* Whether the entry and its result would survive a power cut. */
+/* Would the entry and its result survive a power cut? */
 bool rig_is_durable(const struct rpc_entry *e);
-/* Take the next call that the server passes to its program. NULL: none. */
+/* Take the next call that the server has for its program. NULL: none. */
 struct rpmem_rpc_call *rig_next(void);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A server of librpmem_rpc without threads, and what rpc_rig.c and crash_rpc.c
- * replace alike.
+ * A server of librpmem_rpc without threads; and functions that both rpc_rig.c
+ * and crash_rpc.c replace.
  */
 #include "config.h"
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A session on a fake channel, with a clock that the test sets. */
+/*
+ * A session (initiator side of prov/core) on a fake channel, with a clock that
+ * the test sets.
+ */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -250,7 +253,9 @@ void bed_stop(void)
 	cr_assert_eq(rp_test_leaked(), 0);
 }
 
-/* All counters and lists of a session without operations must be empty. */
+/*
+ * Check that all counters and lists of a session without operations are empty.
+ */
 static void check_empty(void)
 {
 	const struct rp_session *s = bed.s;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A session on a fake channel, with a clock that the test sets. */
+/*
+ * A session (initiator side of prov/core) on a fake channel, with a clock that
+ * the test sets.
+ */
 #ifndef RP_TEST_SESSION_BED_H
 #define RP_TEST_SESSION_BED_H
 
@@ -41,7 +44,7 @@ struct bed {
 	struct rp_channel chan;
 	struct rp_session *s;
 	uint64_t now;
-	/* Results of the fake functions, which tests set. */
+	/* Results of the fake functions; tests set them. */
 	int connect_ret, random_ret;
 	bool random_zero;	/* random numbers are 0 */
 	void (*on_close)(void); /* the fake channel's close() calls this */
@@ -82,16 +85,18 @@ struct rp_session_attr bed_attr(void);
 /* Start a session; attr NULL: bed_attr(). */
 void bed_start(const struct rp_session_attr *attr);
 void bed_stop(void);
-/* Call progress. Afterwards no work may be due at once. */
+/* Call progress, and check that no more work is due at once. */
 bool bed_progress(void);
-/* Advance the clock, then call progress. */
+/* Advance the clock, then call bed_progress(). */
 void bed_advance_clock(uint64_t ns);
 
 uint64_t bed_key(uint32_t n);
 struct rp_wire_range bed_range(uint32_t key, uint64_t off, uint64_t len);
 struct rp_wire_grant bed_grant(uint64_t key);
 
-/* The target accepts or refuses the connection, or the connection is lost. */
+/*
+ * The next functions accept or refuse the connection as the target, or lose it.
+ */
 void bed_accept(void);
 void bed_accept_as(const struct rp_wire_hello_ack *ack);
 void bed_refuse(enum rp_status st, uint32_t detail);
@@ -101,11 +106,11 @@ void bed_open(uint32_t key);
 /* A session without the agent, by this method; max_commits 0: the usual. */
 void bed_open_alone(enum rp_method m, unsigned int max_commits);
 
-/* The next posted operation, valid until the next call; NULL: none. */
+/* Take the next posted operation, valid until the next call; NULL: none. */
 const struct bed_seen *bed_see(void);
 /*
- * The next posted operation must be a REQUEST with this effect, or of this
- * kind, or there must be none.
+ * Take the next posted operation, which must be a REQUEST with this effect, or
+ * of this kind; or check that there is none.
  */
 const struct bed_seen *bed_see_request(enum rp_effect effect);
 const struct bed_seen *bed_see_kind(enum rp_channel_kind kind);
