@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Storages that raft.sh links to docs/examples/raft_kv.c in the place of its
- * own: raft_uv whose log is in libraft's memory alone (an append and a vote are
- * stored when they are made, and a crash loses them), and librpmem_raft on
+ * Two storages with which raft.sh links docs/examples/raft_kv.c, instead of
+ * the example's storage. The first is volatile: it reports an append or a vote
+ * as stored at once, and a crash loses them. The second is librpmem_raft on
  * pools of any failure class.
  */
 #include <stdlib.h>

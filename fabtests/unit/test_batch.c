@@ -677,7 +677,7 @@ Test(batch, limit_counts_ranges_before_merging)
 	cr_assert(rp_batch_has_room(&batch, &two));
 }
 
-/* A batch can take a region for each range, so that running it cannot fail. */
+/* A batch has room for as many regions as ranges: adding one cannot fail. */
 Test(batch, a_region_for_each_range)
 {
 	static struct rp_region many[RP_BATCH_RANGES];

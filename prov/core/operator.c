@@ -419,8 +419,8 @@ static bool scope_matches(const struct statement *s, const char *path,
 
 /*
  * The rank of a fact's value: a higher rank allows stronger promises. Unknown
- * ranks as the worst known value, but above domain none, for which even msync
- * promises nothing. Negative: no statement applies to such a value.
+ * ranks as the worst known value, but above the domain "none", for which even
+ * msync promises nothing. Negative: the file cannot state such a value.
  */
 static int value_rank(enum key key, int value)
 {

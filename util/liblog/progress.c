@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Operations of the pool: wait, and complete appends in their order. */
+/* Waits for operations of the pool, and completes appends in order. */
 #include "config.h"
 
 #include <errno.h>

@@ -458,8 +458,8 @@ static int find_room(struct rpmem_rpc *c, uint64_t size, uint64_t *pos)
 		return 0;
 	/*
 	 * Space before the head is reused only when an entry or a superblock
-	 * with this head is durable. An outstanding write may be one; if there
-	 * is none, write a superblock.
+	 * with this head is durable. If a write is outstanding, wait for its
+	 * end, because it may have this head; else write a superblock.
 	 */
 	ret = c->out ? 0 : super_start(c);
 	return ret ? ret
