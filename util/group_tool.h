@@ -33,7 +33,6 @@ struct place {
 	enum place_state state;
 	uint64_t marked; /* bytes of marked chunks: members may differ there */
 	unsigned char *chunk;
-	uint64_t hash; /* hash of the current chunk */
 };
 
 struct tool {

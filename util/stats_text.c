@@ -11,8 +11,7 @@
 #include "util/stats.h"
 
 /* The printed buckets end at powers of two, the first one at 2^LOW ns. */
-#define LOW  9
-#define HIGH 37
+#define LOW 9
 
 struct text {
 	FILE *out;
