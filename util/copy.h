@@ -11,8 +11,8 @@
 #include <nettle/sha2.h>
 
 #include "rpmem_pool.h"
-#include "util/exits.h"
-#include "util/progress.h"
+#include "util/exit_codes.h"
+#include "util/progress_bar.h"
 #include "util/secret.h"
 #include "util/text.h"
 

@@ -10,7 +10,7 @@
 #include <sys/types.h>
 
 #include "util/info.h"
-#include "util/shutdowns.h"
+#include "util/dirty_shutdowns.h"
 
 struct disks {
 	json_t *checks;

@@ -17,7 +17,7 @@
 #include "core/method.h"
 #include "core/wire.h"
 #include "util/clock.h"
-#include "util/exits.h"
+#include "util/exit_codes.h"
 #include "util/export.h"
 #include "util/sigbus.h"
 #include "util/machine_facts.h"

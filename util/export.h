@@ -62,8 +62,8 @@ struct rp_exports {
 };
 
 /*
- * Open the fabric. Returns an exit code: 0, or a code of util/exits.h with the
- * reason in err.
+ * Open the fabric. Returns an exit code: 0, or a code of util/exit_codes.h with
+ * the reason in err.
  */
 int rp_exports_open(struct rp_exports *x, const char *base, const char *source,
 		    char *err);

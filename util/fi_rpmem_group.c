@@ -9,7 +9,7 @@
 
 #include <jansson.h>
 
-#include "util/exits.h"
+#include "util/exit_codes.h"
 #include "util/group_tool.h"
 #include "util/pool_class.h"
 

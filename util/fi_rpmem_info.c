@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "util/advise.h"
-#include "util/exits.h"
+#include "util/exit_codes.h"
 #include "util/info.h"
 
 enum {

@@ -18,7 +18,7 @@
 
 #include "util/argp_number.h"
 #include "util/clock.h"
-#include "util/exits.h"
+#include "util/exit_codes.h"
 #include "util/plugpull.h"
 #include "util/pool_class.h"
 #include "util/setup_client.h"

@@ -19,7 +19,7 @@
 
 #include "util/clock.h"
 #include "util/conf.h"
-#include "util/exits.h"
+#include "util/exit_codes.h"
 #include "util/export.h"
 #include "util/file.h"
 #include "util/metrics.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "util/exits.h"
+#include "util/exit_codes.h"
 #include "util/group_tool.h"
 
 /* The group's name with another pool as member number `at`. */

@@ -9,9 +9,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "util/exits.h"
+#include "util/exit_codes.h"
 #include "util/group_tool.h"
-#include "util/progress.h"
+#include "util/progress_bar.h"
 
 #define TRIES	 4 /* reads of a chunk that a writer may be changing */
 #define RETRY_NS 20000000

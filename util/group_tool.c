@@ -9,9 +9,9 @@
 #include <time.h>
 
 #include "util/clock.h"
-#include "util/exits.h"
+#include "util/exit_codes.h"
 #include "util/group_tool.h"
-#include "util/progress.h"
+#include "util/progress_bar.h"
 
 #define READ_S	10    /* seconds that a read waits for a member */
 #define AWAY_MS 15000 /* limit of wait_current() without any progress */

@@ -12,7 +12,7 @@
 
 #include "core/session.h"
 #include "util/clock.h"
-#include "util/exits.h"
+#include "util/exit_codes.h"
 #include "util/info.h"
 #include "util/stats.h"
 #include "util/text.h"

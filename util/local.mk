@@ -16,7 +16,7 @@ util_libutil_la_SOURCES = \
 	util/ratio.c util/ratio.h \
 	util/secret.c util/secret.h \
 	util/service.c util/service.h util/service_fabric.c \
-	util/shutdowns.c util/shutdowns.h \
+	util/dirty_shutdowns.c util/dirty_shutdowns.h \
 	util/setup.c util/setup.h \
 	util/setup_client.c util/setup_client.h \
 	util/setup_listen.c util/setup_server.c util/setup_server.h \
@@ -31,7 +31,7 @@ util_fi_rpmem_bench_SOURCES = util/fi_rpmem_bench.c
 util_fi_rpmem_bench_LDADD = $(bench_libs)
 
 bin_PROGRAMS += util/fi_rpmem_info
-util_fi_rpmem_info_SOURCES = util/fi_rpmem_info.c util/info.h util/exits.h \
+util_fi_rpmem_info_SOURCES = util/fi_rpmem_info.c util/info.h util/exit_codes.h \
 	util/advise.c util/advise.h util/advise_machine.c \
 	util/advise_memory.c util/advise_peer.c \
 	util/info_advice.c util/info_host.c util/info_path.c \
@@ -48,7 +48,7 @@ util_libexport_la_SOURCES = \
 	util/export_worker.c util/export_worker.h \
 	util/sigbus.c util/sigbus.h
 bin_PROGRAMS += util/fi_rpmemd
-util_fi_rpmemd_SOURCES = util/fi_rpmemd.c util/exits.h \
+util_fi_rpmemd_SOURCES = util/fi_rpmemd.c util/exit_codes.h \
 	util/conf.c util/conf.h util/export_text.c \
 	util/metrics.c util/metrics.h \
 	util/one_shot.c util/one_shot.h
@@ -67,8 +67,8 @@ util/systemd/fi_rpmemd.service: util/systemd/fi_rpmemd.service.in Makefile
 		'$(top_srcdir)/util/systemd/fi_rpmemd.service.in' >$@
 
 bin_PROGRAMS += util/fi_rpmem_cp
-util_fi_rpmem_cp_SOURCES = util/fi_rpmem_cp.c util/exits.h util/copy.c \
-	util/copy.h util/progress.c util/progress.h
+util_fi_rpmem_cp_SOURCES = util/fi_rpmem_cp.c util/exit_codes.h util/copy.c \
+	util/copy.h util/progress_bar.c util/progress_bar.h
 util_fi_rpmem_cp_LDADD = util/librpmem_pool.la util/libutil.la \
 	prov/core/libcore.la $(JANSSON_LIBS) $(NETTLE_LIBS) $(FABRIC_LIBS)
 
@@ -169,7 +169,7 @@ util_librpmem_raft_preload_la_LDFLAGS = -module -avoid-version -shared -no-undef
 endif
 
 bin_PROGRAMS += util/fi_rpmem_plugpull
-util_fi_rpmem_plugpull_SOURCES = util/fi_rpmem_plugpull.c util/exits.h \
+util_fi_rpmem_plugpull_SOURCES = util/fi_rpmem_plugpull.c util/exit_codes.h \
 	util/argp_number.h \
 	util/plugpull.h util/plugpull_judge.c util/plugpull_ledger.c \
 	util/plugpull_writer.c
@@ -196,10 +196,10 @@ util_fi_rpmem_crashtest_SOURCES = util/crashtest/crashtest.c \
 util_fi_rpmem_crashtest_LDADD = util/libutil.la $(JANSSON_LIBS) $(XXHASH_LIBS)
 
 bin_PROGRAMS += util/fi_rpmem_group
-util_fi_rpmem_group_SOURCES = util/fi_rpmem_group.c util/exits.h \
+util_fi_rpmem_group_SOURCES = util/fi_rpmem_group.c util/exit_codes.h \
 	util/group_replace.c util/group_scrub.c util/group_tool.c \
-	util/group_tool.h util/progress.c \
-	util/progress.h
+	util/group_tool.h util/progress_bar.c \
+	util/progress_bar.h
 util_fi_rpmem_group_LDADD = util/librpmem_pool.la util/libpool/libpool.la util/libutil.la \
 	prov/core/libcore.la $(JANSSON_LIBS) $(XXHASH_LIBS) $(FABRIC_LIBS)
 

@@ -15,7 +15,7 @@
 
 #include "util/clock.h"
 #include "util/conf.h"
-#include "util/exits.h"
+#include "util/exit_codes.h"
 #include "util/one_shot.h"
 #include "util/pool.h"
 

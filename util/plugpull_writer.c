@@ -16,7 +16,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 
-#include "util/exits.h"
+#include "util/exit_codes.h"
 #include "util/plugpull.h"
 
 /* Most probes: below the 32 MiB after which librpmem_pool commits by itself. */

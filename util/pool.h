@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "util/shutdowns.h"
+#include "util/dirty_shutdowns.h"
 #include "util/text.h"
 
 /*

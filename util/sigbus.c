@@ -5,7 +5,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "util/exits.h"
+#include "util/exit_codes.h"
 #include "util/sigbus.h"
 #include "util/service.h"
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "fabtests/benchmarks/bench.h"
-#include "util/exits.h"
+#include "util/exit_codes.h"
 
 static const uint64_t sizes[] = {64, 256, 1024, 4096, 16384, 65536};
 #define NSIZES (sizeof(sizes) / sizeof(sizes[0]))

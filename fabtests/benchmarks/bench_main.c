@@ -14,7 +14,7 @@
 #include "core/caps.h"
 #include "core/method.h"
 #include "fabtests/benchmarks/bench.h"
-#include "util/exits.h"
+#include "util/exit_codes.h"
 
 enum {
 	OPT_SEED = 256,

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "fabtests/benchmarks/bench.h"
-#include "util/exits.h"
+#include "util/exit_codes.h"
 
 #define DSO	   "librpmem-fi.so"
 #define WARM_UP	   64

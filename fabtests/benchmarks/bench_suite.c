@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "fabtests/benchmarks/bench.h"
-#include "util/exits.h"
+#include "util/exit_codes.h"
 
 static const struct bench_spec groups[][BENCH_GROUP_LINES] = {
 	{{"write_commit_flag", 64, 1},

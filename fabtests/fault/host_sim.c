@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Replaces prov/rpmem/host.c: forwards the provider's host calls to the test,
- * which simulates the machine.
+ * Replaces prov/rpmem/os_services.c: forwards the provider's host calls to the
+ * test, which simulates the machine.
  */
 #include <stdio.h>
 #include <stdlib.h>

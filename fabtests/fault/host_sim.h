@@ -3,12 +3,12 @@
 #ifndef RP_HOST_SIM_H
 #define RP_HOST_SIM_H
 
-#include "rpmem/host.h"
+#include "rpmem/os_services.h"
 
 /*
  * The provider in librpmem-sim-fi.so has host_sim.c instead of
- * prov/rpmem/host.c, with one variable of this type. The test finds it with
- * dlsym(), and fills it in before it opens the first domain.
+ * prov/rpmem/os_services.c, with one variable of this type. The test finds it
+ * with dlsym(), and fills it in before it opens the first domain.
  */
 #define HOST_SIM "rp_host_sim"
 

@@ -17,7 +17,7 @@ fabtests_fault_libfaults_la_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
 
 # The provider with fault points, in a separate folder.
 check_LTLIBRARIES += fabtests/fault/librpmem-fault-fi.la
-fabtests_fault_librpmem_fault_fi_la_SOURCES = $(rpmem_sources) prov/rpmem/host.c \
+fabtests_fault_librpmem_fault_fi_la_SOURCES = $(rpmem_sources) prov/rpmem/os_services.c \
 	$(rc_sources) $(core_sources)
 fabtests_fault_librpmem_fault_fi_la_LDFLAGS = \
 	$(prov_rpmem_librpmem_fi_la_LDFLAGS) -rpath /nowhere
@@ -26,7 +26,7 @@ fabtests_fault_librpmem_fault_fi_la_LIBADD = fabtests/fault/libfaults.la $(FABRI
 
 # fi_rpmemd with fault points, which precede the originals in libutil.la.
 check_LIBRARIES += fabtests/fault/libpoolfaults.a
-fabtests_fault_libpoolfaults_a_SOURCES = util/pool.c util/shutdowns.c $(fault_points)
+fabtests_fault_libpoolfaults_a_SOURCES = util/pool.c util/dirty_shutdowns.c $(fault_points)
 fabtests_fault_libpoolfaults_a_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
 check_PROGRAMS += fabtests/fault/fi_rpmemd_faults
 fabtests_fault_fi_rpmemd_faults_SOURCES = $(util_fi_rpmemd_SOURCES)

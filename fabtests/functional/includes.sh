@@ -33,7 +33,7 @@ done
 # A backend of private connections does not include another backend's library.
 for f in $(grep -lE "$inc(infiniband/|rdma/rdma_)" prov/rc/*.[ch]); do
 	case $f in
-	prov/rc/rc_verbs*.[ch] | prov/rc/rc_flush.[ch])
+	prov/rc/rc_verbs*.[ch] | prov/rc/rc_native_flush.[ch])
 		forbid "$f" "${inc}rdma/fi" "$f knows fi_*"
 		;;
 	*) echo "FAIL: $f knows ibv_*"; status=1 ;;

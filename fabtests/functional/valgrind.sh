@@ -53,7 +53,7 @@ planted
 # Units that allocate memory for long; sanitizers and --long cover the rest.
 units="batch agent agent_session session session_commit pmem"
 [ "${RP_LONG:-0}" = 0 ] ||
-	units+=" wire wire_refuse ranges region agent_scarce agent_effects session_op session_memory"
+	units+=" wire wire_refuse ranges region agent_scarce agent_effects session_op session_no_memory"
 emulated='env FI_OFI_RPMEM_EMULATE=1 FI_OFI_RPMEM_CLASS=none'
 {
 	echo basic fabtests/functional/basic

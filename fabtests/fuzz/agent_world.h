@@ -3,7 +3,7 @@
 #ifndef RP_FUZZ_AGENT_WORLD_H
 #define RP_FUZZ_AGENT_WORLD_H
 
-#include "core/agent_impl.h"
+#include "core/agent_priv.h"
 #include "core/wire.h"
 #include "fuzz.h"
 

@@ -325,9 +325,9 @@ unit_tests += fabtests/unit/test_caps_nic
 fabtests_unit_test_caps_nic_SOURCES = fabtests/unit/test_caps_nic.c $(caps_rig)
 fabtests_unit_test_caps_nic_LDFLAGS = -Wl,--wrap=statx
 
-unit_tests += fabtests/unit/test_operator
-fabtests_unit_test_operator_SOURCES = fabtests/unit/test_operator.c $(caps_rig)
-fabtests_unit_test_operator_LDFLAGS = -Wl,--wrap=statx
+unit_tests += fabtests/unit/test_operator_file
+fabtests_unit_test_operator_file_SOURCES = fabtests/unit/test_operator_file.c $(caps_rig)
+fabtests_unit_test_operator_file_LDFLAGS = -Wl,--wrap=statx
 
 unit_tests += fabtests/unit/test_caps_stated
 fabtests_unit_test_caps_stated_SOURCES = fabtests/unit/test_caps_stated.c $(caps_rig)
@@ -341,18 +341,18 @@ unit_tests += fabtests/unit/test_pool
 fabtests_unit_test_pool_LDADD = util/libutil.la prov/core/libcore.la \
 	$(CRITERION_LIBS)
 
-unit_tests += fabtests/unit/test_shutdowns
-fabtests_unit_test_shutdowns_SOURCES = fabtests/unit/test_shutdowns.c $(caps_rig)
-fabtests_unit_test_shutdowns_LDADD = fabtests/fault/libpoolfaults.a util/libutil.la prov/core/libcore.la \
+unit_tests += fabtests/unit/test_dirty_shutdowns
+fabtests_unit_test_dirty_shutdowns_SOURCES = fabtests/unit/test_dirty_shutdowns.c $(caps_rig)
+fabtests_unit_test_dirty_shutdowns_LDADD = fabtests/fault/libpoolfaults.a util/libutil.la prov/core/libcore.la \
 	$(CRITERION_LIBS) $(NETTLE_LIBS)
-fabtests_unit_test_shutdowns_LDFLAGS = -Wl,--wrap=statx
+fabtests_unit_test_dirty_shutdowns_LDFLAGS = -Wl,--wrap=statx
 
-unit_tests += fabtests/unit/test_shutdowns_find
-fabtests_unit_test_shutdowns_find_SOURCES = \
-	fabtests/unit/test_shutdowns_find.c $(caps_rig)
-fabtests_unit_test_shutdowns_find_LDADD = util/libutil.la \
+unit_tests += fabtests/unit/test_dirty_shutdowns_find
+fabtests_unit_test_dirty_shutdowns_find_SOURCES = \
+	fabtests/unit/test_dirty_shutdowns_find.c $(caps_rig)
+fabtests_unit_test_dirty_shutdowns_find_LDADD = util/libutil.la \
 	prov/core/libcore.la $(CRITERION_LIBS) $(NETTLE_LIBS)
-fabtests_unit_test_shutdowns_find_LDFLAGS = -Wl,--wrap=statx
+fabtests_unit_test_dirty_shutdowns_find_LDFLAGS = -Wl,--wrap=statx
 
 setup_rig = fabtests/unit/setup_rig.c fabtests/unit/setup_rig.h
 
@@ -468,9 +468,9 @@ unit_tests += fabtests/unit/test_session_commit
 fabtests_unit_test_session_commit_SOURCES = fabtests/unit/test_session_commit.c \
 	fabtests/unit/test_session_stored.c $(session_bed)
 
-unit_tests += fabtests/unit/test_session_memory
-fabtests_unit_test_session_memory_SOURCES = fabtests/unit/test_session_memory.c $(session_bed)
-fabtests_unit_test_session_memory_LDFLAGS = \
+unit_tests += fabtests/unit/test_session_no_memory
+fabtests_unit_test_session_no_memory_SOURCES = fabtests/unit/test_session_no_memory.c $(session_bed)
+fabtests_unit_test_session_no_memory_LDFLAGS = \
 	-Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc
 
 unit_tests += fabtests/unit/test_session_op
@@ -552,7 +552,7 @@ fabtests_unit_test_rc_tcp_LDADD = prov/rc/librc.la prov/core/libcore.la $(RDMACM
 rc_verbs_rig = fabtests/unit/rc_verbs_rig.c fabtests/unit/rc_verbs_rig.h \
 	fabtests/unit/cm_fake.c fabtests/unit/cm_fake.h
 EXTRA_DIST += $(rc_verbs_rig) fabtests/unit/test_rc_verbs.c \
-	fabtests/unit/test_rc_verbs_cm.c fabtests/unit/test_rc_flush.c
+	fabtests/unit/test_rc_verbs_cm.c fabtests/unit/test_rc_native_flush.c
 if HAVE_RDMACM
 unit_tests += fabtests/unit/test_rc_verbs
 fabtests_unit_test_rc_verbs_SOURCES = fabtests/unit/test_rc_verbs.c $(rc_verbs_rig)
@@ -562,9 +562,9 @@ unit_tests += fabtests/unit/test_rc_verbs_cm
 fabtests_unit_test_rc_verbs_cm_SOURCES = fabtests/unit/test_rc_verbs_cm.c $(rc_verbs_rig)
 fabtests_unit_test_rc_verbs_cm_LDADD = prov/rc/librc.la prov/core/libcore.la $(CRITERION_LIBS)
 
-unit_tests += fabtests/unit/test_rc_flush
-fabtests_unit_test_rc_flush_SOURCES = fabtests/unit/test_rc_flush.c $(rc_verbs_rig)
-fabtests_unit_test_rc_flush_LDADD = prov/rc/librc.la prov/core/libcore.la $(CRITERION_LIBS)
+unit_tests += fabtests/unit/test_rc_native_flush
+fabtests_unit_test_rc_native_flush_SOURCES = fabtests/unit/test_rc_native_flush.c $(rc_verbs_rig)
+fabtests_unit_test_rc_native_flush_LDADD = prov/rc/librc.la prov/core/libcore.la $(CRITERION_LIBS)
 endif
 
 # The shim, on a model of a queue pair.
@@ -581,7 +581,7 @@ rc_device = fabtests/unit/rc_device.c fabtests/unit/rc_device.h \
 EXTRA_DIST += $(rc_device) \
 	fabtests/unit/test_shim_attach.c fabtests/unit/test_shim_mr.c \
 	fabtests/unit/test_shim_post.c fabtests/unit/test_shim_target.c \
-	fabtests/unit/test_shim_side.c fabtests/unit/test_shim_ring.c \
+	fabtests/unit/test_shim_side_conn.c fabtests/unit/test_shim_ring.c \
 	fabtests/unit/test_shim_write.c
 if HAVE_VERBS
 shim_ldadd = prov/verbs/libshim.la prov/core/libcore.la $(VERBS_LIBS) $(CRITERION_LIBS)
@@ -634,10 +634,10 @@ fabtests_unit_test_shim_write_SOURCES = fabtests/unit/test_shim_write.c $(rc_dev
 fabtests_unit_test_shim_write_LDADD = $(shim_ldadd)
 fabtests_unit_test_shim_write_LDFLAGS = $(shim_ldflags)
 
-unit_tests += fabtests/unit/test_shim_side
-fabtests_unit_test_shim_side_SOURCES = fabtests/unit/test_shim_side.c $(rc_device)
-fabtests_unit_test_shim_side_LDADD = $(shim_ldadd)
-fabtests_unit_test_shim_side_LDFLAGS = $(shim_ldflags)
+unit_tests += fabtests/unit/test_shim_side_conn
+fabtests_unit_test_shim_side_conn_SOURCES = fabtests/unit/test_shim_side_conn.c $(rc_device)
+fabtests_unit_test_shim_side_conn_LDADD = $(shim_ldadd)
+fabtests_unit_test_shim_side_conn_LDFLAGS = $(shim_ldflags)
 
 endif
 endif

@@ -13,7 +13,7 @@
 #include <criterion/criterion.h>
 
 #include "agent_bed.h"
-#include "core/agent_impl.h"
+#include "core/agent_priv.h"
 
 /* Longest time from a change of a source until the agent acts on it. */
 #define LIMIT (1000 * BED_MS)

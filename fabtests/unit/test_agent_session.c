@@ -7,7 +7,7 @@
 #include <criterion/criterion.h>
 
 #include "agent_bed.h"
-#include "core/agent_impl.h"
+#include "core/agent_priv.h"
 #include "core/wire_layout.h"
 #include "seeded.h"
 

@@ -14,7 +14,7 @@
 
 #include "caps_rig.h"
 #include "core/log.h"
-#include "core/operator.h"
+#include "core/operator_file.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 

@@ -12,7 +12,7 @@
 
 #include "caps_rig.h"
 #include "core/method.h"
-#include "core/operator.h"
+#include "core/operator_file.h"
 
 #define SDA  "/sys/devices/pci0000:00/host0/block/sda"
 #define SDB  "/sys/devices/pci0000:00/host1/block/sdb"

@@ -14,7 +14,7 @@
 
 #include "caps_rig.h"
 #include "core/method.h"
-#include "core/operator.h"
+#include "core/operator_file.h"
 
 TestSuite(caps_nic, .init = caps_setup, .fini = caps_teardown);
 

@@ -9,7 +9,7 @@
 #include <criterion/criterion.h>
 
 #include "util/group_tool.h"
-#include "util/progress.h"
+#include "util/progress_bar.h"
 
 #define MEMBERS 4u /* a, b, c: members; d: former member */
 #define WORDS	(GROUP_AREA / 8)

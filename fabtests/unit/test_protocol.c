@@ -8,7 +8,7 @@
 
 #include <criterion/criterion.h>
 
-#include "core/agent_impl.h"
+#include "core/agent_priv.h"
 #include "core/wire_layout.h"
 #include "core/wire_rendezvous.h"
 #include "page.h"

@@ -14,7 +14,7 @@
 
 #include "caps_rig.h"
 #include "core/method.h"
-#include "core/operator.h"
+#include "core/operator_file.h"
 #include "core/watch.h"
 
 #define SDA  "/sys/devices/pci0000:00/host0/block/sda"

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "core/agent_impl.h"
+#include "core/agent_priv.h"
 
 /* Attempts to find a random key that no other region has. */
 #define KEY_TRIES 64

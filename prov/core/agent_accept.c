@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "core/agent_impl.h"
+#include "core/agent_priv.h"
 #include "core/log.h"
 
 #define NS_PER_MS 1000000ull

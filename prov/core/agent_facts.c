@@ -2,9 +2,9 @@
 /* Facts of registered regions: find changes, lower the class of a region. */
 #include <stdio.h>
 
-#include "core/agent_impl.h"
+#include "core/agent_priv.h"
 #include "core/log.h"
-#include "core/operator.h"
+#include "core/operator_file.h"
 
 /* Most lookups and weakened regions in one progress call. */
 #define MAX_LOOKUPS 4

@@ -2,7 +2,7 @@
 /* Flushes of local ranges that this process requests for itself. */
 #include <errno.h>
 
-#include "core/agent_impl.h"
+#include "core/agent_priv.h"
 #include "core/ranges.h"
 
 int rp_agent_local_flush(struct rp_agent *a, const struct rp_local *ranges,

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/agent_impl.h"
+#include "core/agent_priv.h"
 #include "core/atomic.h"
 
 /* Must a commit of this class flush? Updates class and method of the reply. */

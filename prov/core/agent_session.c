@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/agent_impl.h"
+#include "core/agent_priv.h"
 #include "core/fault.h"
 
 #define NS_PER_MS 1000000ull

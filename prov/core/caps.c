@@ -10,7 +10,7 @@
 
 #include "core/caps_priv.h"
 #include "core/hash.h"
-#include "core/operator.h"
+#include "core/operator_file.h"
 
 #define say(why, ...) rp_caps_fmt(why, RP_WHY_LEN, __VA_ARGS__)
 

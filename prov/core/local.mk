@@ -1,7 +1,7 @@
 # Decides and performs durability; knows neither fi_* nor ibv_*.
 noinst_LTLIBRARIES += prov/core/libcore.la
 core_sources = \
-	prov/core/agent.c prov/core/agent.h prov/core/agent_impl.h \
+	prov/core/agent.c prov/core/agent.h prov/core/agent_priv.h \
 	prov/core/agent_accept.c prov/core/agent_facts.c \
 	prov/core/agent_local.c prov/core/agent_serve.c \
 	prov/core/deferred.c prov/core/deferred.h \
@@ -9,9 +9,9 @@ core_sources = \
 	prov/core/batch.c prov/core/batch.h \
 	prov/core/caps.c prov/core/caps.h prov/core/caps_backing.c \
 	prov/core/caps_disk.c \
-	prov/core/caps_fs.c prov/core/caps_host.c prov/core/caps_intent.c \
+	prov/core/caps_fs.c prov/core/caps_nvdimm.c prov/core/caps_intent.c \
 	prov/core/caps_names.c \
-	prov/core/caps_nic.c prov/core/operator.c prov/core/operator.h \
+	prov/core/caps_nic.c prov/core/operator_file.c prov/core/operator_file.h \
 	prov/core/caps_priv.h \
 	prov/core/channel.h \
 	prov/core/fault.h \

@@ -3,12 +3,12 @@
 check_LTLIBRARIES += prov/pmsim/libmodel.la
 prov_pmsim_libmodel_la_SOURCES = \
 	prov/pmsim/model.c prov/pmsim/model.h prov/pmsim/model_priv.h \
-	prov/pmsim/model_cut.c
+	prov/pmsim/model_power_cut.c
 
 # The provider, in a folder that FI_PROVIDER_PATH can name.
 check_LTLIBRARIES += prov/pmsim/libpmsim-fi.la
 prov_pmsim_libpmsim_fi_la_SOURCES = \
-	prov/pmsim/arrive.c \
+	prov/pmsim/arrival.c \
 	prov/pmsim/atomic.c \
 	prov/pmsim/av.c \
 	prov/pmsim/cntr.c \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Structs and functions that model.c and model_cut.c share. */
+/* Structs and functions that model.c and model_power_cut.c share. */
 #ifndef PMSIM_MODEL_PRIV_H
 #define PMSIM_MODEL_PRIV_H
 

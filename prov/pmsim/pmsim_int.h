@@ -360,7 +360,7 @@ void ps_reply(const struct ps_msg *request, enum pmsim_msg_type type, int err,
 	      const void *payload, size_t len);
 void ps_wires_reset(void);
 
-/* --- arrive.c: handle messages that arrive at a machine --- */
+/* --- arrival.c: handle messages that arrive at a machine --- */
 
 /* A message arrives at m, which takes ownership. */
 void ps_arrive(struct ps_machine *m, struct ps_msg *msg);

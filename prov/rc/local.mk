@@ -12,7 +12,7 @@ rc_sources += \
 	prov/rc/rc_verbs_cm.c prov/rc/rc_verbs_post.c
 endif
 # The verbs shim uses it, too.
-rc_flush = prov/rc/rc_flush.c prov/rc/rc_flush.h
+rc_flush = prov/rc/rc_native_flush.c prov/rc/rc_native_flush.h
 prov_rc_librc_la_SOURCES = $(rc_sources)
 if HAVE_RDMACM
 prov_rc_librc_la_SOURCES += $(rc_flush)

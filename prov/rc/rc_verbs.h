@@ -7,7 +7,7 @@
 #include <rdma/rdma_cma.h>
 
 #include "core/hash.h"
-#include "rc/rc_flush.h"
+#include "rc/rc_native_flush.h"
 #include "rc/rc_priv.h"
 
 /* Send queue depth of one queue pair. */

@@ -6,7 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 
-#include "rpmem/host.h"
+#include "rpmem/os_services.h"
 #include "rpmem/rpmem.h"
 
 /* Most consecutive reads that poll only the base's queue. */
@@ -35,7 +35,7 @@ static inline ssize_t read_base(struct rp_cq *cq, void *buf, size_t count,
 		   : fi_cq_read(cq->base, buf, count);
 }
 
-/* Read the base's queue, and remove entries of local.c's reads. */
+/* Read the base's queue, and remove entries of local_read.c's reads. */
 static inline ssize_t read_filtered(struct rp_cq *cq, void *buf, size_t count,
 				    fi_addr_t *src)
 {
@@ -126,7 +126,8 @@ read_private_and_base(struct rp_cq *cq, void *buf, size_t count, fi_addr_t *src)
 	return n;
 }
 
-/* A quick read's slow path: filter local.c's entries, or end quick reads. */
+/* A quick read's slow path: filter local_read.c's entries, or end quick reads.
+ */
 static __attribute__((noinline)) ssize_t
 end_quick_reads(struct rp_cq *cq, void *buf, ssize_t n, fi_addr_t *src)
 {

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "rpmem/cm.h"
-#include "rpmem/host.h"
+#include "rpmem/os_services.h"
 
 static void close_fds(struct rp_dom *dom)
 {

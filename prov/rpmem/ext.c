@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "rpmem/ext.h"
-#include "rpmem/host.h"
+#include "rpmem/os_services.h"
 #include "rpmem/rpmem.h"
 
 /* Check the arguments, and post a commit or a write of zeros. */

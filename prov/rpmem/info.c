@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "rpmem/cm.h"
-#include "rpmem/host.h"
+#include "rpmem/os_services.h"
 
 /* Internal flags of fi_getinfo() in libfabric; unchanged since 1.9. */
 #define GETINFO_INTERNAL  (1ull << 58)

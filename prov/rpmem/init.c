@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/log.h"
-#include "core/operator.h"
+#include "core/operator_file.h"
 #include "rpmem/rpmem.h"
 
 static void prov_cleanup(void)

@@ -14,18 +14,18 @@ rpmem_sources = \
 	prov/rpmem/ext.h \
 	prov/rpmem/fabric.c \
 	prov/rpmem/fid.c \
-	prov/rpmem/host.h \
+	prov/rpmem/os_services.h \
 	prov/rpmem/info.c \
 	prov/rpmem/info_msg.c \
 	prov/rpmem/init.c \
-	prov/rpmem/local.c \
+	prov/rpmem/local_read.c \
 	prov/rpmem/mr.c \
 	prov/rpmem/msg.c \
 	prov/rpmem/pep.c \
 	prov/rpmem/poll.c \
 	prov/rpmem/poll.h \
 	prov/rpmem/poll_member.c \
-	prov/rpmem/private.c \
+	prov/rpmem/private_conn.c \
 	prov/rpmem/progress.c \
 	prov/rpmem/rma.c \
 	prov/rpmem/rpmem.h \
@@ -42,7 +42,7 @@ rpmem_libs =
 endif
 
 rpmem_LTLIBRARIES = prov/rpmem/librpmem-fi.la
-prov_rpmem_librpmem_fi_la_SOURCES = $(rpmem_sources) prov/rpmem/host.c
+prov_rpmem_librpmem_fi_la_SOURCES = $(rpmem_sources) prov/rpmem/os_services.c
 prov_rpmem_librpmem_fi_la_LDFLAGS = -module -avoid-version -shared \
 	-export-symbols-regex '^fi_prov_ini$$'
 prov_rpmem_librpmem_fi_la_LIBADD = prov/rc/librc.la prov/core/libcore.la $(FABRIC_LIBS) \

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "core/thread.h"
-#include "rpmem/host.h"
+#include "rpmem/os_services.h"
 #include "rpmem/rpmem.h"
 
 /*

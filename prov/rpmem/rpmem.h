@@ -134,7 +134,7 @@ int rp_fabric_find_base(struct rp_fabric *fab, const struct fi_info *base,
 
 /* --- domain.c --- */
 
-struct rp_private; /* private.c */
+struct rp_private; /* private_conn.c */
 struct rp_ep;
 
 struct rp_dom {
@@ -188,7 +188,8 @@ struct rp_dom {
 #define RP_QUICK_ALWAYS INT_MAX /* initial value, until the domain is live */
 	atomic_int quick_reads;
 	atomic_uint private_queued; /* private entries in all queues */
-	/* True once the base's queues may hold entries of reads of local.c. */
+	/* True once the base's queues may hold entries of reads of
+	 * local_read.c. */
 	atomic_bool base_has_local_reads;
 	atomic_bool kicked; /* rp_domain_kick() was called */
 	uint64_t timer_due;
@@ -212,7 +213,7 @@ static inline bool rp_dom_is_live(const struct rp_dom *dom)
 	return atomic_load_explicit(&dom->live, memory_order_relaxed);
 }
 
-/* --- private.c: the private connections of a domain --- */
+/* --- private_conn.c: the private connections of a domain --- */
 
 /*
  * With dom->lock: get the private connections, opened on first use: with
@@ -389,7 +390,8 @@ struct rp_cq {
 	STAILQ_HEAD(, rp_cqe) queue; /* private entries, guarded by dom->lock */
 	atomic_uint private_reads;   /* reads in a row filled by private ones */
 	atomic_uint hot_polls; /* polls left that may skip the base's queue */
-	LIST_HEAD(, rp_local_read) local_reads; /* reads posted by local.c */
+	LIST_HEAD(, rp_local_read)
+	local_reads;		    /* reads posted by local_read.c */
 	bool last_err_private;	    /* last fi_cq_readerr(): a private entry */
 	struct rp_outcome last_out; /* outcome in that entry */
 	int epfd;  /* epoll descriptor that FI_GETWAIT returns */
@@ -532,8 +534,9 @@ struct rp_ep {
 	uint16_t port; /* port in the base's address; 0: not looked up yet */
 	union rp_rc_addr cm_peer; /* peer of fi_accept(), or AF_UNSPEC */
 	LIST_ENTRY(rp_ep) link;
-	struct rp_eq_fid_pair fid_pair;	     /* FI_EP_MSG only */
-	LIST_HEAD(, rp_local_read) flushing; /* local.c: bytes being flushed */
+	struct rp_eq_fid_pair fid_pair; /* FI_EP_MSG only */
+	LIST_HEAD(, rp_local_read)
+	flushing; /* local_read.c: bytes being flushed */
 };
 int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 	       struct fid_ep **ep, void *context);
@@ -617,7 +620,7 @@ ssize_t rp_rma_post_ranges(struct rp_ep *ep, const struct fi_rpmem_msg *msg,
 			   enum rp_level level, enum rp_class required,
 			   enum rp_op_kind kind);
 
-/* --- local.c --- */
+/* --- local_read.c --- */
 
 /* A read whose local buffers must be flushed: the `extra` of its task. */
 struct rp_local_read {
@@ -635,9 +638,10 @@ ssize_t rp_local_post_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
 /* With dom->lock: cancel the local flushes of an endpoint that is closing. */
 void rp_local_close_ep(struct rp_ep *ep);
 /*
- * Remove the entries of local.c's reads from n entries of the base: returns how
- * many are left; none: -FI_EAGAIN. An error entry of such a read gets the
- * program's context: returns 1, or -FI_EAGAIN if the endpoint is closed.
+ * Remove the entries of local_read.c's reads from n entries of the base:
+ * returns how many are left; none: -FI_EAGAIN. An error entry of such a read
+ * gets the program's context: returns 1, or -FI_EAGAIN if the endpoint is
+ * closed.
  */
 ssize_t rp_local_filter_entries(struct rp_cq *cq, void *buf, ssize_t n,
 				fi_addr_t *src);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <strings.h>
 
-#include "rpmem/host.h"
+#include "rpmem/os_services.h"
 #include "rpmem/rpmem.h"
 
 static struct rp_dom *dom_of(struct rp_agent_host *h)

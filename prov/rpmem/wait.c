@@ -4,7 +4,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
-#include "rpmem/host.h"
+#include "rpmem/os_services.h"
 #include "rpmem/rpmem.h"
 
 int64_t rp_wait_now(void)

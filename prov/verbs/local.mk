@@ -12,7 +12,7 @@ shim_sources = \
 	prov/verbs/target.c prov/verbs/target.h prov/verbs/target_priv.h \
 	prov/verbs/target_thread.c \
 	prov/verbs/shim.h \
-	prov/verbs/side.c
+	prov/verbs/side_conn.c
 EXTRA_DIST += $(shim_sources) $(rc_flush)
 # The preload: interposes ibv_wr_flush() of programs.
 pre_sources = \

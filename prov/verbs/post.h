@@ -3,7 +3,7 @@
 #ifndef RP_POST_H
 #define RP_POST_H
 
-#include "rc/rc_flush.h"
+#include "rc/rc_native_flush.h"
 #include "verbs/target.h"
 
 struct rp_post_wr {

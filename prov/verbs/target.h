@@ -41,7 +41,7 @@ int rp_target_connect(struct rp_target *s, const struct rp_route *route,
 		      const struct rp_side_addr *peer);
 void rp_target_delete(struct rp_target *s);
 
-/* side.c: side queue pairs, for initiator and target. */
+/* side_conn.c: side queue pairs, for initiator and target. */
 struct ibv_qp *rp_side_new(struct ibv_pd *pd, struct ibv_cq *cq, uint32_t sends,
 			   uint32_t recvs);
 /* rp_side_to_init(): to INIT. rp_side_to_rts(): to RTR, then to RTS. */

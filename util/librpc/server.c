@@ -17,7 +17,7 @@
 
 #include "librpc/server.h"
 #include "util/clock.h"
-#include "util/exits.h"
+#include "util/exit_codes.h"
 #include "util/machine_facts.h"
 
 #define DRAIN_MS     10000

@@ -20,7 +20,7 @@
 
 #include "util/librpmem/session.h"
 #include "util/clock.h"
-#include "util/exits.h"
+#include "util/exit_codes.h"
 #include "util/one_shot.h"
 
 #define CONNECT	 "10"  /* seconds until ssh gives up connecting */

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "util/clock.h"
-#include "util/progress.h"
+#include "util/progress_bar.h"
 #include "util/text.h"
 
 #define DRAW_MS 200

@@ -57,7 +57,7 @@ static void start(void)
 	bed_open(1);
 }
 
-TestSuite(session_memory, .init = start, .fini = bed_stop);
+TestSuite(session_no_memory, .init = start, .fini = bed_stop);
 
 static struct report w[3], b;
 static struct rp_wire_range many[400];
@@ -181,7 +181,7 @@ static struct rp_op *post_atomic(struct report *t)
 	return op_atomic(t, 1, 0);
 }
 
-Test(session_memory, writes)
+Test(session_no_memory, writes)
 {
 	cr_assert_eq(fail_each_allocation(post_durable, 0), 1);
 	cr_assert_eq(fail_each_allocation(long_one, 0), 0,
@@ -196,7 +196,7 @@ Test(session_memory, writes)
 }
 
 /* A commit without memory fails. */
-Test(session_memory, commits)
+Test(session_no_memory, commits)
 {
 	unsigned int n = 0;
 
@@ -216,7 +216,7 @@ Test(session_memory, commits)
 }
 
 /* Commits by fences and FLUSHes in several regions. */
-Test(session_memory, commits_without_the_agent)
+Test(session_no_memory, commits_without_the_agent)
 {
 	static const enum rp_method m[] = {RP_METHOD_FENCE, RP_METHOD_NATIVE};
 	struct rp_session_attr attr = bed_attr();
@@ -261,13 +261,13 @@ static struct rp_op *post_notified(struct report *t)
 }
 
 /* An RDMA write without memory for the REQUEST behind it. */
-Test(session_memory, notified_write)
+Test(session_no_memory, notified_write)
 {
 	cr_assert_geq(fail_each_allocation(post_notified, 0), 3);
 }
 
 /* A queued inject write without memory for the copy of its bytes. */
-Test(session_memory, queued_injected_write)
+Test(session_no_memory, queued_injected_write)
 {
 	struct rp_op *op = op_write(&w[0], 1, 0, 64, RP_LEVEL_DURABLE);
 
@@ -286,7 +286,7 @@ Test(session_memory, queued_injected_write)
 }
 
 /* An inject write that waits for a store, without memory for a copy. */
-Test(session_memory, injected_write_behind_a_store)
+Test(session_no_memory, injected_write_behind_a_store)
 {
 	struct rp_op *op;
 
@@ -305,7 +305,7 @@ Test(session_memory, injected_write_behind_a_store)
 }
 
 /* If a batch has no memory for its REQUEST, all its writes fail. */
-Test(session_memory, batch)
+Test(session_no_memory, batch)
 {
 	for (int i = 0; i < 3; i++)
 		bed_post(op_write(&w[i], 1, 1000 * i, 100, 0));
@@ -320,7 +320,7 @@ Test(session_memory, batch)
 }
 
 /* If a poisoned range cannot be recorded, all bytes count as poisoned. */
-Test(session_memory, poison)
+Test(session_no_memory, poison)
 {
 	for (unsigned int n = 0; n < 2; n++) {
 		bed_stop();
@@ -337,7 +337,7 @@ Test(session_memory, poison)
 }
 
 /* If a poisoned range cannot be recorded, the outstanding commits fail. */
-Test(session_memory, poison_fails_outstanding_commits)
+Test(session_no_memory, poison_fails_outstanding_commits)
 {
 	for (unsigned int n = 0; n < 2; n++) {
 		bed_stop();
@@ -354,7 +354,7 @@ Test(session_memory, poison_fails_outstanding_commits)
 }
 
 /* If cached bytes cannot be recorded, all commits go to the agent. */
-Test(session_memory, without_memory_for_cached_bytes_commits_go_to_the_agent)
+Test(session_no_memory, without_memory_for_cached_bytes_commits_go_to_the_agent)
 {
 	bed_stop();
 	bed_start(NULL);
@@ -371,7 +371,7 @@ Test(session_memory, without_memory_for_cached_bytes_commits_go_to_the_agent)
 }
 
 /* If the grant of HELLO_ACK cannot be recorded, the next operation fails. */
-Test(session_memory, grants)
+Test(session_no_memory, grants)
 {
 	/* Three allocations: the grant, two parts of the first table. */
 	for (unsigned int n = 0; n < 3; n++) {
@@ -415,7 +415,7 @@ Test(session_memory, grants)
 }
 
 /* A write is refused if one of its ranges cannot be recorded. */
-Test(session_memory, unplaced_ranges)
+Test(session_no_memory, unplaced_ranges)
 {
 	bed_stop();
 	start();
@@ -430,7 +430,7 @@ Test(session_memory, unplaced_ranges)
 }
 
 /* A fence that lacks memory is posted by a later call. */
-Test(session_memory, fences)
+Test(session_no_memory, fences)
 {
 	bed_post(op_write(&w[0], 1, 0, 4096, 0));
 	fail_allocation(0);
@@ -442,7 +442,7 @@ Test(session_memory, fences)
 	bed_see_request(RP_EFFECT_NONE);
 }
 
-Test(session_memory, sessions)
+Test(session_no_memory, sessions)
 {
 	struct rp_session_attr attr = bed_attr();
 	struct rp_session *s;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/fault.h"
-#include "rc/rc_flush.h"
+#include "rc/rc_native_flush.h"
 
 /* IBV_DEVICE_FLUSH_GLOBAL and _PERSISTENT in device_cap_flags_ex. */
 #define CAP_BOTH (1ull << 38 | 1ull << 39)

@@ -10,7 +10,7 @@
 
 static struct pair p;
 
-TestSuite(shim_side, .init = dev_start, .fini = dev_end);
+TestSuite(shim_side_conn, .init = dev_start, .fini = dev_end);
 
 static const struct pair_attr plain = {.access = PERSISTENT};
 static const struct pair_attr with_side = {.access = PERSISTENT, .sides = true};
@@ -27,7 +27,7 @@ static struct ibv_qp_attr attr_of(uint32_t number)
 }
 
 /* The side QP has the path of the program's QP, and no write access. */
-Test(shim_side, side_uses_the_path_of_the_queue_pair)
+Test(shim_side_conn, side_uses_the_path_of_the_queue_pair)
 {
 	struct ibv_qp_attr asks, serves;
 
@@ -53,7 +53,7 @@ Test(shim_side, side_uses_the_path_of_the_queue_pair)
 }
 
 /* Writes raise no event, so an initiator that can sleep gets messages. */
-Test(shim_side, sleeping_initiator_gets_messages)
+Test(shim_side_conn, sleeping_initiator_gets_messages)
 {
 	const struct pair_attr sleeping = {
 		.access = PERSISTENT, .sides = true, .sleeps = true};
@@ -70,7 +70,7 @@ Test(shim_side, sleeping_initiator_gets_messages)
 }
 
 /* The peer can write to the reply ring only. */
-Test(shim_side, nothing_else_can_be_written)
+Test(shim_side_conn, nothing_else_can_be_written)
 {
 	static uint8_t other[64];
 	uint8_t from[8] = "answers";
@@ -102,7 +102,7 @@ Test(shim_side, nothing_else_can_be_written)
 }
 
 /* The side QP has bounded retries, since endless ones defer completions. */
-Test(shim_side, side_has_bounded_retries)
+Test(shim_side_conn, side_has_bounded_retries)
 {
 	struct rpmem_qp_desc a, b;
 
@@ -126,7 +126,7 @@ Test(shim_side, side_has_bounded_retries)
 	}
 }
 
-Test(shim_side, addresses)
+Test(shim_side_conn, addresses)
 {
 	struct rpmem_qp_desc a, again, b;
 
@@ -148,7 +148,7 @@ Test(shim_side, addresses)
 }
 
 /* An agent on another machine would flush other memory. */
-Test(shim_side, address_of_another_queue_pair_is_refused)
+Test(shim_side_conn, address_of_another_queue_pair_is_refused)
 {
 	struct rpmem_qp_desc a, b;
 
@@ -171,7 +171,7 @@ Test(shim_side, address_of_another_queue_pair_is_refused)
 }
 
 /* No side without room in the CQ, or if the peer has no flushable memory. */
-Test(shim_side, side_needs_room_and_flushable_memory)
+Test(shim_side_conn, side_needs_room_and_flushable_memory)
 {
 	const struct pair_attr short_one = {.access = PERSISTENT, .cqe = 8};
 	const struct pair_attr nothing = {.access = GLOBAL, .sides = true};
@@ -188,7 +188,7 @@ Test(shim_side, side_needs_room_and_flushable_memory)
 }
 
 /* If a creation fails, no object remains. */
-Test(shim_side, failed_creation_leaves_nothing)
+Test(shim_side_conn, failed_creation_leaves_nothing)
 {
 	int failed = 0;
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
-#include "core/operator.h"
+#include "core/operator_file.h"
 #include "core/watch.h"
 
 #define MAX_STATEMENTS 1024

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 
 #include "core/hash.h"
-#include "rpmem/host.h"
+#include "rpmem/os_services.h"
 #include "rpmem/rpmem.h"
 
 /* Most open private connections of a domain. */

@@ -9,7 +9,7 @@
 #include <criterion/criterion.h>
 
 #include "caps_rig.h"
-#include "util/shutdowns.h"
+#include "util/dirty_shutdowns.h"
 
 #define BUS    "/sys/devices/ndbus0"
 #define REGION BUS "/region0"
@@ -27,7 +27,8 @@ static void setup(void)
 	write_tree(REGION "/mapping1", "nmem1,0,4096,1\n");
 }
 
-TestSuite(shutdowns_find, .init = setup, .fini = caps_teardown, .timeout = 60);
+TestSuite(dirty_shutdowns_find, .init = setup, .fini = caps_teardown,
+	  .timeout = 60);
 
 static struct rp_shutdowns find(void)
 {
@@ -47,7 +48,7 @@ static struct rp_shutdowns find_flags(const char *first, const char *second,
 	return find();
 }
 
-Test(shutdowns_find, each_flag_of_a_loss_is_found)
+Test(dirty_shutdowns_find, each_flag_of_a_loss_is_found)
 {
 	static const char *const losses[] = {"save_fail", "restore_fail",
 					     "flush_fail", "map_fail"};
@@ -75,7 +76,7 @@ Test(shutdowns_find, each_flag_of_a_loss_is_found)
 }
 
 /* The same flags in the next boot are another loss; one more DIMM, too. */
-Test(shutdowns_find, losses_of_each_dimm_and_boot_differ)
+Test(dirty_shutdowns_find, losses_of_each_dimm_and_boot_differ)
 {
 	const struct rp_shutdowns first = find_flags("save_fail", "", 1);
 	const struct rp_shutdowns again = find_flags("save_fail", "", 1);
@@ -90,7 +91,7 @@ Test(shutdowns_find, losses_of_each_dimm_and_boot_differ)
 	cr_assert(rp_shutdowns_lost(&first, &both, false));
 }
 
-Test(shutdowns_find, health_event_names_its_dimm)
+Test(dirty_shutdowns_find, health_event_names_its_dimm)
 {
 	cr_assert_eq(find_flags("smart_notify", "", 1).event[0], 0);
 	cr_assert_str_eq(find_flags("", "smart_event", 1).event, "nmem1");
@@ -98,7 +99,7 @@ Test(shutdowns_find, health_event_names_its_dimm)
 }
 
 /* A closed pool was saved only where a flush reaches the media. */
-Test(shutdowns_find, closed_pool_is_safe_behind_a_flush_of_the_media)
+Test(dirty_shutdowns_find, closed_pool_is_safe_behind_a_flush_of_the_media)
 {
 	struct rp_shutdowns was, now;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Services of the machine: clock, random bytes, memory facts, media flushes. */
-#ifndef RPMEM_HOST_H
-#define RPMEM_HOST_H
+#ifndef RPMEM_OS_SERVICES_H
+#define RPMEM_OS_SERVICES_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -15,7 +15,7 @@
 #include "core/fault.h"
 #include "core/watch.h"
 #include "util/bytes.h"
-#include "util/shutdowns.h"
+#include "util/dirty_shutdowns.h"
 
 #define MAX_DIMMS 64
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Progress bar of a copy, in one line of a terminal. */
-#ifndef RP_UTIL_PROGRESS_H
-#define RP_UTIL_PROGRESS_H
+#ifndef RP_UTIL_PROGRESS_BAR_H
+#define RP_UTIL_PROGRESS_BAR_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -13,7 +13,7 @@
 
 #include "caps_rig.h"
 #include "core/log.h"
-#include "core/operator.h"
+#include "core/operator_file.h"
 
 static char file[2 * PATH_MAX];
 static struct rp_operator *op;
@@ -45,7 +45,7 @@ static void teardown(void)
 	caps_teardown();
 }
 
-TestSuite(operator, .init = setup, .fini = teardown);
+TestSuite(operator_file, .init = setup, .fini = teardown);
 
 static int load_text(const char *text)
 {
@@ -62,7 +62,7 @@ static void expect_loaded(const char *text)
 	cr_assert_eq(ret, 0, "%s: %s", text, why);
 }
 
-Test(operator, valid_files_are_accepted)
+Test(operator_file, valid_files_are_accepted)
 {
 	expect_loaded("");
 	expect_loaded("# nothing\n\n   \t\n");
@@ -81,7 +81,7 @@ Test(operator, valid_files_are_accepted)
 	expect_loaded("[path /a#b]\nlimit class = none\n");
 }
 
-Test(operator, invalid_files_are_refused)
+Test(operator_file, invalid_files_are_refused)
 {
 	static const struct {
 		const char *text, *word;
@@ -128,7 +128,7 @@ Test(operator, invalid_files_are_refused)
 	cr_assert(strstr(why, "not text"), "%s", why);
 }
 
-Test(operator, too_many)
+Test(operator_file, too_many)
 {
 	char *text = malloc(1 << 20), *p = text;
 
@@ -142,7 +142,7 @@ Test(operator, too_many)
 }
 
 /* A file that another user can write is refused: it decides about OK. */
-Test(operator, file_of_another_user_is_refused)
+Test(operator_file, file_of_another_user_is_refused)
 {
 	expect_loaded("[host]\n");
 	cr_assert_eq(chmod(file, 0660), 0);
@@ -199,7 +199,7 @@ static void expect_same_facts(const struct rp_facts *a,
 	cr_assert_eq(a->limit, b->limit);
 }
 
-Test(operator, limits_lower)
+Test(operator_file, limits_lower)
 {
 	struct rp_facts f, want = strong;
 
@@ -233,7 +233,7 @@ Test(operator, limits_lower)
 	expect_same_facts(&f, &strong);
 }
 
-Test(operator, assertions_raise_and_are_logged)
+Test(operator_file, assertions_raise_and_are_logged)
 {
 	struct rp_facts f, want = strong;
 
@@ -271,7 +271,7 @@ Test(operator, assertions_raise_and_are_logged)
  * Placement by the program's own CPU is certain, so no statement changes it. A
  * software device may hide an adapter.
  */
-Test(operator, no_statement_changes_cpu_placement)
+Test(operator_file, no_statement_changes_cpu_placement)
 {
 	struct rp_facts f = strong;
 
@@ -286,7 +286,7 @@ Test(operator, no_statement_changes_cpu_placement)
 	cr_assert_eq(apply_to(f, "", "").placement, RP_PLACE_CPU_KERNEL);
 }
 
-Test(operator, a_limit_holds_whatever_is_asserted)
+Test(operator_file, a_limit_holds_whatever_is_asserted)
 {
 	expect_loaded("[host]\nlimit domain = memory-controller\n"
 		      "[path /p]\nassert domain = system\n");
@@ -301,7 +301,7 @@ Test(operator, a_limit_holds_whatever_is_asserted)
 	cr_assert_eq(apply_to(weak, "/q/f", "").limit, RP_LIMIT_PROCESS);
 }
 
-Test(operator, the_last_assertion_holds)
+Test(operator_file, the_last_assertion_holds)
 {
 	expect_loaded("[host]\nassert domain = cpu-caches\n"
 		      "[path /p]\nassert domain = none\n"
@@ -314,7 +314,7 @@ Test(operator, the_last_assertion_holds)
 	cr_assert_eq(warnings, 1);
 }
 
-Test(operator, scopes)
+Test(operator_file, scopes)
 {
 	expect_loaded("[path /mnt/a]\nassert fence = yes\n"
 		      "[device dax0.0]\nassert fence = yes\n"
@@ -333,7 +333,7 @@ Test(operator, scopes)
 }
 
 /* rp_caps_explain() applies statements to paths of the process map. */
-Test(operator, statements_apply_to_paths_of_the_map)
+Test(operator_file, statements_apply_to_paths_of_the_map)
 {
 	char text[3 * PATH_MAX];
 
@@ -355,7 +355,7 @@ Test(operator, statements_apply_to_paths_of_the_map)
 
 /* Each fact that is weaker now replaces the former one; no stronger one does.
  */
-Test(operator, facts_weaken_one_by_one)
+Test(operator_file, facts_weaken_one_by_one)
 {
 	const struct rp_facts weaker = {
 		.memory = RP_MEM_DAX_SYNC,

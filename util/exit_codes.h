@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Exit codes of the tools; their man pages list them. */
-#ifndef RP_UTIL_EXITS_H
-#define RP_UTIL_EXITS_H
+#ifndef RP_UTIL_EXIT_CODES_H
+#define RP_UTIL_EXIT_CODES_H
 
 #include <errno.h>
 

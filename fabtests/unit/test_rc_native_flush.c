@@ -22,7 +22,7 @@ static void open_rig(uint64_t caps, bool makes)
 }
 
 /* FLUSH needs the capabilities for both types, and library support. */
-Test(rc_flush, devices_with_flush)
+Test(rc_native_flush, devices_with_flush)
 {
 	static const struct {
 		uint64_t caps;
@@ -54,7 +54,7 @@ static void write_and_flush(struct rig_op o[2], struct rp_channel_op *ops[2],
 	ops[1] = rig_op(&o[1], RP_CHANNEL_FLUSH, NULL, len);
 }
 
-Test(rc_flush, behind_the_write_in_one_call)
+Test(rc_native_flush, behind_the_write_in_one_call)
 {
 	struct rp_channel_op *ops[4];
 	struct rig_op o[4];
@@ -101,7 +101,7 @@ Test(rc_flush, behind_the_write_in_one_call)
 }
 
 /* The bytes of a short unregistered write are copied. */
-Test(rc_flush, behind_a_short_write)
+Test(rc_native_flush, behind_a_short_write)
 {
 	struct rp_channel_op *ops[2];
 	struct rig_op o[2];
@@ -120,7 +120,7 @@ Test(rc_flush, behind_a_short_write)
 	rig_end();
 }
 
-Test(rc_flush, that_fails)
+Test(rc_native_flush, that_fails)
 {
 	struct rp_channel_op *ops[2];
 	struct rig_op o[2];
@@ -140,7 +140,7 @@ Test(rc_flush, that_fails)
 }
 
 /* The request builders post all requests or none. */
-Test(rc_flush, refused_by_the_device)
+Test(rc_native_flush, refused_by_the_device)
 {
 	struct rp_channel_op *ops[2];
 	struct rig_op o[2];
@@ -161,7 +161,7 @@ Test(rc_flush, refused_by_the_device)
 }
 
 /* Accepted peers get the FLUSH right, whatever the device can do. */
-Test(rc_flush, the_right_of_peers)
+Test(rc_native_flush, the_right_of_peers)
 {
 	struct rig_end e;
 
@@ -181,7 +181,7 @@ Test(rc_flush, the_right_of_peers)
 }
 
 /* A region's rkey includes the FLUSH right only on request. */
-Test(rc_flush, the_right_to_a_region)
+Test(rc_native_flush, the_right_to_a_region)
 {
 	struct rp_rc_mr mr;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Dirty shutdowns of the persistent memory that holds a file. */
-#ifndef RP_UTIL_SHUTDOWNS_H
-#define RP_UTIL_SHUTDOWNS_H
+#ifndef RP_UTIL_DIRTY_SHUTDOWNS_H
+#define RP_UTIL_DIRTY_SHUTDOWNS_H
 
 #include <stdbool.h>
 #include <stdint.h>

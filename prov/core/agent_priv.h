@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Declarations for agent*.c only. */
-#ifndef RP_AGENT_IMPL_H
-#define RP_AGENT_IMPL_H
+#ifndef RP_AGENT_PRIV_H
+#define RP_AGENT_PRIV_H
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Services of the real machine: clock, random bytes, memory facts. */
 #include "core/thread.h"
-#include "rpmem/host.h"
+#include "rpmem/os_services.h"
 
 uint64_t rp_host_now(void)
 {

@@ -64,7 +64,7 @@ static void setup(void)
 	cr_assert_eq(rp_pool_create(path, 4096, err), 0, "%s", err);
 }
 
-TestSuite(shutdowns, .init = setup, .fini = caps_teardown, .timeout = 60);
+TestSuite(dirty_shutdowns, .init = setup, .fini = caps_teardown, .timeout = 60);
 
 static void open_pool(void)
 {
@@ -116,7 +116,7 @@ static void expect_accepted(void)
 	rp_pool_abandon(&p);
 }
 
-Test(shutdowns, pool_in_use_at_a_dirty_shutdown_is_refused)
+Test(dirty_shutdowns, pool_in_use_at_a_dirty_shutdown_is_refused)
 {
 	make_dimm(0, "nfit", "cdab-0a-07e0-ffffffff", 5);
 	use_pool();
@@ -130,7 +130,7 @@ Test(shutdowns, pool_in_use_at_a_dirty_shutdown_is_refused)
 		       "6 when it was opened, 7 now");
 }
 
-Test(shutdowns, closed_pool_survives_a_dirty_shutdown)
+Test(dirty_shutdowns, closed_pool_survives_a_dirty_shutdown)
 {
 	make_dimm(0, "nfit", "a", 5);
 	use_and_close_pool();
@@ -144,7 +144,7 @@ Test(shutdowns, closed_pool_survives_a_dirty_shutdown)
 }
 
 /* A fence of the CPU does not reach the media: CXL, NVDIMM without hints. */
-Test(shutdowns, closed_pool_without_a_flush_to_the_media_is_refused)
+Test(dirty_shutdowns, closed_pool_without_a_flush_to_the_media_is_refused)
 {
 	write_tree(REGION "/deep_flush", "0\n");
 	make_dimm(0, "cxl", "a", 5);
@@ -165,7 +165,7 @@ Test(shutdowns, closed_pool_without_a_flush_to_the_media_is_refused)
 }
 
 /* Without the file nothing tells of a flush. */
-Test(shutdowns, closed_pool_with_an_unknown_flush_is_refused)
+Test(dirty_shutdowns, closed_pool_with_an_unknown_flush_is_refused)
 {
 	char name[2 * PATH_MAX];
 
@@ -178,7 +178,7 @@ Test(shutdowns, closed_pool_with_an_unknown_flush_is_refused)
 }
 
 /* Flags of the last loss of power count, on DIMMs that count nothing, too. */
-Test(shutdowns, each_flag_of_a_loss_is_refused)
+Test(dirty_shutdowns, each_flag_of_a_loss_is_refused)
 {
 	static const char *const flags[] = {
 		"save_fail smart_notify",
@@ -199,7 +199,7 @@ Test(shutdowns, each_flag_of_a_loss_is_refused)
 	}
 }
 
-Test(shutdowns, accepted_flag_counts_again_after_the_next_boot)
+Test(dirty_shutdowns, accepted_flag_counts_again_after_the_next_boot)
 {
 	make_dimm(0, "nfit", "a", 5);
 	show_flags(0, "nfit", "smart_event", 1);
@@ -218,7 +218,7 @@ Test(shutdowns, accepted_flag_counts_again_after_the_next_boot)
 }
 
 /* The pool is refused after a dirty shutdown of any DIMM of the set. */
-Test(shutdowns, each_dimm_counts)
+Test(dirty_shutdowns, each_dimm_counts)
 {
 	make_dimm(0, "cxl", "a", 1);
 	make_dimm(1, "papr", NULL, 20);
@@ -233,7 +233,7 @@ Test(shutdowns, each_dimm_counts)
 }
 
 /* Counts of other memory say nothing about the bytes of the pool. */
-Test(shutdowns, pool_in_use_is_refused_on_other_memory)
+Test(dirty_shutdowns, pool_in_use_is_refused_on_other_memory)
 {
 	make_dimm(0, "nfit", "a", 5);
 	use_and_close_pool();
@@ -247,7 +247,7 @@ Test(shutdowns, pool_in_use_is_refused_on_other_memory)
 	expect_accepted();
 }
 
-Test(shutdowns, memory_without_a_count_changes_nothing)
+Test(dirty_shutdowns, memory_without_a_count_changes_nothing)
 {
 	write_tree(REGION "/mapping0", "nmem0,0,4096,0\n");
 	use_pool();
@@ -275,7 +275,8 @@ static void write_old_header(uint64_t generation)
 }
 
 /* A pool of an earlier release has no counts in its header, in use or not. */
-Test(shutdowns, pool_of_an_earlier_release_is_served_and_watched_from_then_on)
+Test(dirty_shutdowns,
+     pool_of_an_earlier_release_is_served_and_watched_from_then_on)
 {
 	make_dimm(0, "nfit", "a", 5);
 	use_pool();
@@ -287,7 +288,7 @@ Test(shutdowns, pool_of_an_earlier_release_is_served_and_watched_from_then_on)
 	expect_refused("shut down", "6 when it was opened, 7 now");
 }
 
-Test(shutdowns, device_above_persistent_memory_is_seen_through)
+Test(dirty_shutdowns, device_above_persistent_memory_is_seen_through)
 {
 	make_dimm(0, "nfit", "a", 5);
 	invent_on(253, 0, "ext4", "/dev/mapper/v", "rw");
@@ -300,7 +301,7 @@ Test(shutdowns, device_above_persistent_memory_is_seen_through)
 	expect_refused("shut down", "5 when it was opened, 6 now");
 }
 
-Test(shutdowns, pool_without_a_loss_has_none_to_accept)
+Test(dirty_shutdowns, pool_without_a_loss_has_none_to_accept)
 {
 	uint8_t was[16];
 

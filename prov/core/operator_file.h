@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The operator's file: statements about facts that software cannot read. */
-#ifndef RP_OPERATOR_H
-#define RP_OPERATOR_H
+#ifndef RP_OPERATOR_FILE_H
+#define RP_OPERATOR_FILE_H
 
 #include "core/caps.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Native FLUSH of a queue pair, with or without support in libibverbs. */
-#ifndef RP_RC_FLUSH_H
-#define RP_RC_FLUSH_H
+#ifndef RP_RC_NATIVE_FLUSH_H
+#define RP_RC_NATIVE_FLUSH_H
 
 #include <stdbool.h>
 
