@@ -145,6 +145,8 @@ void side_open(struct side *s, const struct pair_opts *o)
 	if (o->local || (o->msg && pair_over("verbs")))
 		h->domain_attr->mr_mode |= FI_MR_LOCAL;
 	h->domain_attr->data_progress = o->progress;
+	if (o->progress == FI_PROGRESS_AUTO) /* else ofi_rxm loses receives */
+		setenv("FI_OFI_RXM_ENABLE_DYN_RBUF", "0", 1);
 	h->domain_attr->threading = o->threading;
 	h->tx_attr->op_flags = o->op_flags;
 	h->tx_attr->msg_order = o->order;
