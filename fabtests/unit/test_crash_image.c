@@ -2,11 +2,13 @@
 /* Images that a power cut may leave: exactly the legal ones, in small cases. */
 #include "config.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <criterion/criterion.h>
 
@@ -372,6 +374,44 @@ Test(crash_image, an_image_keeps_what_is_durable)
 	cr_assert_eq(crash_image_settle(&h, &i), 4u);
 	cr_assert_eq(lost, 0xf0u, "%lx", (unsigned long)lost);
 	cr_assert_eq(i.meta, 1u);
+}
+
+/* The result of a load of the log, whose last event has these folders. */
+static int load_with(uint32_t dir, uint32_t dir2)
+{
+	char path[] = "/tmp/test_crash_image.XXXXXX";
+	struct crash_step *last = &l.events[l.event_count - 1];
+	const struct crash_step intact = *last;
+	const int fd = mkstemp(path);
+	struct crash_log again;
+	int ret;
+
+	cr_assert_geq(fd, 0);
+	close(fd);
+	last->dir = dir;
+	last->dir2 = dir2;
+	cr_assert(!crash_log_save(&l, path));
+	*last = intact;
+	ret = crash_log_load(&again, path);
+	crash_log_free(&again);
+	unlink(path);
+	return ret;
+}
+
+/* crash_history_make() takes both as indices of inodes. */
+Test(crash_image, a_log_with_folders_out_of_range_is_refused)
+{
+	step(CRASH_TRUNCATE, file)->offset = 512;
+	cr_assert_eq(load_with(CRASH_NONE, CRASH_NONE), 0);
+	cr_assert_eq(load_with(1 << 30, CRASH_NONE), -EBADMSG);
+	cr_assert_eq(load_with(CRASH_NONE, 1 << 30), -EBADMSG);
+	entry(CRASH_UNLINK, file, "f");
+	cr_assert_eq(load_with(0, CRASH_NONE), 0);
+	cr_assert_eq(load_with(1 << 30, CRASH_NONE), -EBADMSG);
+	cr_assert_eq(load_with(0, 1 << 30), -EBADMSG);
+	rename_to(file, "f", "g");
+	cr_assert_eq(load_with(0, 0), 0);
+	cr_assert_eq(load_with(0, 1 << 30), -EBADMSG);
 }
 
 /* Every sampled image is one of the legal ones; many pieces are undecided. */

@@ -169,9 +169,11 @@ static bool event_ok(const struct crash_log *l, const struct crash_step *e)
 		return true;
 	if (e->kind == CRASH_TRUNCATE)
 		return e->offset <= INT64_MAX &&
-		       S_ISREG(l->inodes[e->inode].mode);
+		       S_ISREG(l->inodes[e->inode].mode) &&
+		       e->dir == CRASH_NONE && e->dir2 == CRASH_NONE;
 	return dir_ok(l, e->dir) && name_ok(l, e->name) &&
-	       (!two || (dir_ok(l, e->dir2) && name_ok(l, e->name2)));
+	       (two ? dir_ok(l, e->dir2) && name_ok(l, e->name2)
+		    : e->dir2 == CRASH_NONE);
 }
 
 static bool log_ok(const struct crash_log *l)
