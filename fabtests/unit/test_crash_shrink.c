@@ -25,13 +25,17 @@ static struct crash_checker checker = {.history = &h, .jobs = 4};
 /* Does this image fail? */
 static bool (*fails)(const struct crash_image *i);
 static unsigned int runs;
+static unsigned int makes, no_memory_at; /* 0: never */
 
 struct crash_job *crash_job_make(const struct crash_history *history,
 				 const struct crash_image *i)
 {
 	const size_t size = crash_words(history) * sizeof(*i->lost);
-	struct crash_job *job = calloc(1, sizeof(*job));
+	struct crash_job *job;
 
+	if (++makes == no_memory_at)
+		return NULL;
+	job = calloc(1, sizeof(*job));
 	cr_assert(job);
 	job->image = *i;
 	job->image.lost = malloc(size);
@@ -42,6 +46,8 @@ struct crash_job *crash_job_make(const struct crash_history *history,
 
 void crash_job_free(struct crash_job *job)
 {
+	if (!job)
+		return;
 	free(job->image.lost);
 	free(job->output);
 	free(job);
@@ -261,6 +267,18 @@ Test(crash_shrink, a_search_that_the_limit_ends_is_named_so, .init = setup_many)
 	s = shrink();
 	cr_assert(s.limited && s.stable);
 	cr_assert_gt(s.lost, MANY / 3);
+}
+
+/* The first two jobs are made for crash_shrink() itself. */
+Test(crash_shrink, a_search_that_lacks_memory_is_named_so)
+{
+	struct crash_shrunk s;
+
+	fails = two_of_them;
+	no_memory_at = 6;
+	s = shrink();
+	cr_assert(s.limited && s.stable);
+	cr_assert_gt(s.lost, 2u);
 }
 
 static bool one_of_many(const struct crash_image *i)

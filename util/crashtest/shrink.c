@@ -12,7 +12,7 @@ struct shrink {
 	struct crash_checker *c;
 	struct crash_job *best;
 	unsigned int runs;
-	bool failed;  /* out of memory */
+	bool failed;  /* out of memory: a smaller image was not checked */
 	bool limited; /* CRASH_SHRINK_RUNS prevented another check */
 };
 
@@ -150,6 +150,7 @@ static void shrink_pieces(struct shrink *s)
 		uint32_t *list = list_lost(s, &count);
 		bool less;
 
+		s->failed |= !list;
 		if (!list)
 			return;
 		if (parts > count)
@@ -213,7 +214,10 @@ int crash_shrink(struct crash_checker *c, const struct crash_job *failed,
 	shrink_pieces(&s);
 	shrink_meta(&s);
 	shrink_cut(&s);
-	*out = (struct crash_shrunk){.stable = true, .limited = s.limited};
+	*out = (struct crash_shrunk){
+		.stable = true,
+		.limited = s.limited || s.failed,
+	};
 	for (unsigned int i = 0; i < 2; i++) {
 		again = copy_best(&s);
 		out->stable &= again && try_one(&s, again);

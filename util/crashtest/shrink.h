@@ -11,7 +11,7 @@ struct crash_shrunk {
 	struct crash_job *job; /* the smallest one that fails */
 	size_t lost, kept;     /* undecided pieces of it */
 	bool stable;	       /* it has failed again, twice */
-	bool limited; /* CRASH_SHRINK_RUNS ended the search for a smaller one */
+	bool limited; /* CRASH_SHRINK_RUNS or memory ended the search */
 };
 
 /* Take a job that has failed. 0 or a negative errno. */
