@@ -226,3 +226,34 @@ Test(raft_io, entries_of_a_former_process_are_not_reported_to_the_next_one)
 	flush(b);
 	reply(1, 5);
 }
+
+static unsigned int puts_done;
+
+static void put_done(struct raft_io_snapshot_put *req, int status)
+{
+	cr_assert_eq(status, 0);
+	cr_assert_null(req->data, "of the put that was refused");
+	puts_done++;
+}
+
+Test(raft_io, snapshot_put_completes_after_another_is_refused)
+{
+	struct backend *b = start();
+	struct raft_io_snapshot_put first = {.data = NULL};
+	struct raft_io_snapshot_put second = {.data = &second};
+	const struct raft_buffer buf = {(void *)(uintptr_t) "state", 5};
+	struct raft_snapshot s = {
+		.index = 1,
+		.term = 1,
+		.configuration_index = 1,
+		.bufs = (struct raft_buffer *)(uintptr_t)&buf,
+		.n_bufs = 1,
+	};
+
+	raft_configuration_init(&s.configuration);
+	cr_assert_not(io.snapshot_put(&io, 0, &first, &s, put_done));
+	cr_assert_eq(io.snapshot_put(&io, 0, &second, &s, put_done), RAFT_BUSY);
+	while (b->store.put)
+		writer_reap(&b->store.w);
+	cr_assert_eq(puts_done, 1);
+}

@@ -478,10 +478,14 @@ static int io_snapshot_put(struct raft_io *io, unsigned int trailing,
 			   raft_io_snapshot_put_cb cb)
 {
 	struct backend *b = of(io);
+	const int ret =
+		store_snapshot(&b->store, trailing, snapshot, put_done, b);
 
+	if (ret)
+		return ret;
 	req->cb = cb;
 	b->put = req;
-	return store_snapshot(&b->store, trailing, snapshot, put_done, b);
+	return 0;
 }
 
 static int io_snapshot_get(struct raft_io *io, struct raft_io_snapshot_get *req,
