@@ -718,3 +718,50 @@ Test(pool_group_rules, epoch_and_number_of_a_member_only_grow)
 		rig_end(&rig);
 	}
 }
+
+/* --- no memory --- */
+
+static unsigned int legs_until_failure; /* 0: none fails */
+
+struct group_leg *__real_leg_new(enum leg_kind kind, uint64_t bytes);
+struct group_leg *__wrap_leg_new(enum leg_kind kind, uint64_t bytes);
+
+struct group_leg *__wrap_leg_new(enum leg_kind kind, uint64_t bytes)
+{
+	if (legs_until_failure && !--legs_until_failure)
+		return NULL;
+	return __real_leg_new(kind, bytes);
+}
+
+/*
+ * Each step of an opening and of a copy queues several legs. A leg in the queue
+ * of a dropped member would be submitted to a pool that is closed.
+ */
+Test(pool_group_rules, no_leg_is_queued_behind_one_without_memory)
+{
+	for (unsigned int n = 1; n < 100; n++) {
+		unsigned int w;
+
+		start_members(n, 3, 2);
+		legs_until_failure = n;
+		w = rig_writer_new(&rig, call_completed);
+		for (unsigned int e = 0;
+		     e < EVENTS && legs_until_failure &&
+		     group_count(group_of(w), MEMBER_CURRENT) < 3;
+		     e++)
+			rig_event(&rig);
+		for (unsigned int i = 0; i < 3; i++)
+			if (group_of(w)->members[i].state == MEMBER_AWAY)
+				cr_assert(
+					TAILQ_EMPTY(
+						&group_of(w)->members[i].queue),
+					"leg %u fails", n);
+		await_group_open(w);
+		if (group_of(w)->phase != GROUP_OPEN)
+			w = open_writer();
+		legs_until_failure = 0;
+		write_and_commit(w, 0, n);
+		cr_assert_eq(read_cell(w, 0), n);
+		rig_end(&rig);
+	}
+}

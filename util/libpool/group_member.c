@@ -9,16 +9,31 @@
 
 #include "libpool/group.h"
 
+/*
+ * Make a leg for the queue of a member. Returns NULL, and drops the member, if
+ * memory runs out. Returns NULL for a dropped member, too: a later leg of the
+ * same step would be submitted without the earlier ones.
+ */
+static struct group_leg *make_leg(struct group *g, unsigned int member,
+				  enum leg_kind kind, size_t len)
+{
+	struct group_leg *leg = NULL;
+
+	if (g->members[member].state != MEMBER_AWAY)
+		leg = leg_new(kind, len);
+	if (!leg)
+		member_drop(g, member, -ENOMEM, "out of memory");
+	return leg;
+}
+
 /* Add bytes of the area, or a barrier, to the queue of a member. */
 static void add(struct group *g, unsigned int member, enum leg_kind kind,
 		uint64_t at, const void *bytes, size_t len)
 {
-	struct group_leg *leg = leg_new(kind, len);
+	struct group_leg *leg = make_leg(g, member, kind, len);
 
-	if (!leg) {
-		member_drop(g, member, -ENOMEM, "out of memory");
+	if (!leg)
 		return;
-	}
 	if (kind == LEG_BARRIER) {
 		leg->op.type = RPMEM_POOL_COMMIT;
 	} else {
@@ -36,12 +51,10 @@ static void add(struct group *g, unsigned int member, enum leg_kind kind,
 static void add_store(struct group *g, unsigned int member, enum leg_kind kind,
 		      uint64_t at, uint64_t value)
 {
-	struct group_leg *leg = leg_new(kind, 0);
+	struct group_leg *leg = make_leg(g, member, kind, 0);
 
-	if (!leg) {
-		member_drop(g, member, -ENOMEM, "out of memory");
+	if (!leg)
 		return;
-	}
 	leg->op.type = RPMEM_POOL_COMMIT;
 	leg->then.offset = at;
 	leg->then.value = htole64(value);
@@ -51,12 +64,10 @@ static void add_store(struct group *g, unsigned int member, enum leg_kind kind,
 
 static void inspect(struct group *g, unsigned int member)
 {
-	struct group_leg *leg = leg_new(LEG_AREA, 0);
+	struct group_leg *leg = make_leg(g, member, LEG_AREA, 0);
 
-	if (!leg) {
-		member_drop(g, member, -ENOMEM, "out of memory");
+	if (!leg)
 		return;
-	}
 	leg->op.type = RPMEM_POOL_READ;
 	leg->op.buf = g->members[member].area;
 	leg->op.len = GROUP_AREA;
@@ -338,11 +349,9 @@ static void copy_next(struct group *g, unsigned int member)
 		adopt(g, member);
 		return;
 	}
-	leg = leg_new(LEG_COPY, 0);
-	if (!leg) {
-		member_drop(g, member, -ENOMEM, "out of memory");
+	leg = make_leg(g, member, LEG_COPY, 0);
+	if (!leg)
 		return;
-	}
 	leg->op.offset = GROUP_AREA + m->copy_next * g->super.chunk;
 	leg->op.len = g->super.chunk;
 	if (leg->op.len > GROUP_AREA + g->super.length - leg->op.offset)
