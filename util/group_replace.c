@@ -48,7 +48,7 @@ static int check_new_member(const struct tool *t, unsigned int at,
 			      p->where);
 	if (p->decoded)
 		return 0;
-	if (!tool_same_id(&p->super, &t->super))
+	if (!group_super_same(&p->super, &t->super))
 		return rp_err(t->err, RP_EXIT_FILE,
 			      "%s belongs to another group; give an empty pool",
 			      p->where);

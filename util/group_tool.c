@@ -172,11 +172,6 @@ bool place_is_same(const struct place *a, const struct place *b)
 	       !memcmp(a->area, b->area, GROUP_AREA);
 }
 
-bool tool_same_id(const struct group_super *a, const struct group_super *b)
-{
-	return a->id[0] == b->id[0] && a->id[1] == b->id[1];
-}
-
 /* Find the group that most members belong to. */
 static void find_group(struct tool *t)
 {
@@ -190,7 +185,8 @@ static void find_group(struct tool *t)
 			continue;
 		for (unsigned int j = 0; j < t->n; j++)
 			count += t->places[j].pool && !t->places[j].decoded &&
-				 tool_same_id(&t->places[j].super, &p->super);
+				 group_super_same(&t->places[j].super,
+						  &p->super);
 		if (count > most)
 			t->super = p->super;
 		most = count > most ? count : most;
@@ -205,7 +201,7 @@ static void clear_former_epochs(struct tool *t)
 {
 	for (unsigned int i = 0; i < t->n; i++)
 		if (t->places[i].pool && !t->places[i].decoded &&
-		    tool_same_id(&t->places[i].super, &t->super) &&
+		    group_super_same(&t->places[i].super, &t->super) &&
 		    t->places[i].disk.full > t->full)
 			t->full = t->places[i].disk.full;
 	for (unsigned int i = 0; i < t->n; i++)
@@ -225,7 +221,7 @@ static enum place_state kind(const struct tool *t, const struct place *p)
 		return PLACE_SHORT;
 	if (p->decoded)
 		return PLACE_EMPTY;
-	if (!tool_same_id(&p->super, &t->super) || p->super.n != t->n ||
+	if (!group_super_same(&p->super, &t->super) || p->super.n != t->n ||
 	    p->super.k != t->k)
 		return PLACE_OTHER;
 	return p->disk.epoch ? PLACE_STALE : PLACE_EMPTY;

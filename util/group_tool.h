@@ -59,8 +59,6 @@ int place_read(struct place *p);
 void place_close(struct place *p);
 /* Whether the member's records mark chunk c: other members may differ there. */
 bool place_is_marked(const struct place *p, uint64_t c);
-/* Whether two superblocks belong to one group. */
-bool tool_same_id(const struct group_super *a, const struct group_super *b);
 /* Whether two entries name the same pool. */
 bool place_is_same(const struct place *a, const struct place *b);
 /* Open a pool or group exclusively, for the strongest class that it reaches. */

@@ -65,6 +65,8 @@ struct group_state {
 	uint64_t copied, copied_epoch; /* epoch in which that was recorded */
 };
 
+/* Whether two superblocks are of one group. */
+bool group_super_same(const struct group_super *a, const struct group_super *b);
 void group_super_encode(const struct group_super *s,
 			unsigned char to[GROUP_SUPER]);
 /* Returns 0; -ENODATA: the area is zero; -EBADMSG: it is no area of a group. */

@@ -133,14 +133,12 @@ static bool is_stale(struct group *g, unsigned int member,
 int group_look(struct group *g, unsigned int member,
 	       const unsigned char area[GROUP_AREA])
 {
-	const uint64_t *id = g->super.id;
 	struct group_super s;
 	struct group_state is;
 
 	/* inspected() refuses other bytes, once the member is open. */
 	if (group_area_decode(area, &s, &is) ||
-	    (g->phase > GROUP_LOOKING &&
-	     (s.id[0] != id[0] || s.id[1] != id[1])))
+	    (g->phase > GROUP_LOOKING && !group_super_same(&s, &g->super)))
 		return 0;
 	if (is_stale(g, member, &is))
 		return -ESTALE;

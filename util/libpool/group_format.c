@@ -25,6 +25,11 @@ static uint64_t get(const unsigned char *from)
 	return le64toh(v);
 }
 
+bool group_super_same(const struct group_super *a, const struct group_super *b)
+{
+	return a->id[0] == b->id[0] && a->id[1] == b->id[1];
+}
+
 void group_super_encode(const struct group_super *s,
 			unsigned char to[GROUP_SUPER])
 {

@@ -84,7 +84,7 @@ static bool same_group(const struct group *g, const struct group_super *s)
 			other = &g->members[i].super;
 	if (g->phase != GROUP_LOOKING)
 		other = &g->super;
-	return !other || (s->id[0] == other->id[0] && s->id[1] == other->id[1]);
+	return !other || group_super_same(s, other);
 }
 
 /* Refuse a pool that is no member: an opening fails, an open group goes on. */
