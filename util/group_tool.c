@@ -145,7 +145,7 @@ void place_look(const struct tool *t, struct place *p)
 	int ret;
 
 	p->info.size = sizeof(p->info);
-	p->area = malloc(GROUP_AREA);
+	p->area = calloc(1, GROUP_AREA);
 	if (!p->area) {
 		p->ret = -ENOMEM;
 		rp_err(p->error, 0, "out of memory");
