@@ -247,6 +247,7 @@ fabtests_unit_test_rpmem_rpc_LDADD = util/librpc/librpc.la util/libutil.la $(CRI
 	$(FABRIC_LIBS) -lm -lpthread
 fabtests_unit_test_rpmem_rpc_ring_SOURCES = \
 	fabtests/unit/test_rpmem_rpc_ring.c $(rpc_sources)
+fabtests_unit_test_rpmem_rpc_ring_LDFLAGS = -Wl,--wrap=calloc
 fabtests_unit_test_rpmem_rpc_ring_LDADD = $(fabtests_unit_test_rpmem_rpc_LDADD)
 
 unit_tests += fabtests/unit/test_batch

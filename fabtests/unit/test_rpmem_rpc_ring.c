@@ -222,3 +222,28 @@ Test(rpmem_rpc_ring, call_waits_until_the_head_is_durable)
 	rig_drop_client(c);
 	rig_fini();
 }
+
+static size_t no_memory_for; /* 0: nothing */
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+	return no_memory_for && size == no_memory_for ? NULL
+						      : __real_calloc(n, size);
+}
+
+/* Nothing has failed at the pool: its error text is of an earlier call. */
+Test(rpmem_rpc_ring, lack_of_memory_for_the_ring_is_named_so)
+{
+	struct rpmem_rpc *c;
+
+	rig.rnd = seeded_start();
+	rig_init(32768);
+	no_memory_for = rig.length;
+	cr_assert_eq(rpmem_rpc_connect(&c, "h:p", NULL), -ENOMEM);
+	cr_assert_str_eq(rpmem_rpc_error(), "out of memory");
+	no_memory_for = 0;
+	rig_fini();
+}

@@ -161,8 +161,9 @@ static int read_ring(struct rpmem_rpc *c, bool keep)
 
 	if (!ret) {
 		bytes = calloc(1, info.length);
-		ret = bytes ? rpmem_pool_read(c->pool, bytes, RPC_RING_AT, 0)
-			    : -ENOMEM;
+		if (!bytes)
+			return rpc_error(-ENOMEM, "out of memory");
+		ret = rpmem_pool_read(c->pool, bytes, RPC_RING_AT, 0);
 	}
 	if (!ret)
 		found = rpc_super_find(bytes, info.length, &c->super);
