@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Restores the directory of Redis's append-only files from invented entries. */
+/*
+ * Restores the directory of Redis's append-only files from invented entries,
+ * and changes the directory.
+ */
 #include "config.h"
 
 #include <errno.h>
@@ -38,7 +41,36 @@ int rp_libc_rename(const char *from, const char *to)
 	return rename(from, to);
 }
 
-/* The other calls append to the log, which a restore does not. */
+/* Change and the bytes of the last appended entry. */
+static struct entry appended;
+static unsigned int nappended;
+
+int rpmem_log_append(struct rpmem_log *log, const void *buf, size_t len,
+		     uint64_t *lsn)
+{
+	cr_assert_leq(len, sizeof(appended.bytes));
+	memcpy(appended.bytes, buf, len);
+	appended.len = len;
+	nappended++;
+	if (lsn)
+		*lsn = nappended;
+	return 0;
+}
+
+int rpmem_log_query(struct rpmem_log *log, struct rpmem_log_info *info)
+{
+	info->head = info->tail = 0;
+	info->capacity = 65536;
+	info->max_entry = 65536;
+	return 0;
+}
+
+int rpmem_log_trim(struct rpmem_log *log, uint64_t lsn)
+{
+	return 0;
+}
+
+/* No test opens or creates a log. */
 #define NEVER(declaration)                                                     \
 	declaration                                                            \
 	{                                                                      \
@@ -50,10 +82,6 @@ NEVER(int rpmem_log_open(struct rpmem_log **log, const char *where,
 NEVER(void rpmem_log_close(struct rpmem_log *log))
 NEVER(int rpmem_log_create(const char *where,
 			   const struct rpmem_log_attr *attr))
-NEVER(int rpmem_log_append(struct rpmem_log *log, const void *buf, size_t len,
-			   uint64_t *lsn))
-NEVER(int rpmem_log_query(struct rpmem_log *log, struct rpmem_log_info *info))
-NEVER(int rpmem_log_trim(struct rpmem_log *log, uint64_t lsn))
 
 /* --- tests */
 
@@ -139,5 +167,61 @@ Test(redis_restore, file_that_is_renamed_to_its_name_stays)
 	add(CHANGE_RENAME, "a", "a");
 	cr_assert_eq(restore(), 0);
 	cr_assert(exists("aof/a"));
+	end();
+}
+
+/* A path below the folder of the test. */
+static const char *below(const char *path)
+{
+	static char full[2][256];
+	static unsigned int i;
+
+	i ^= 1;
+	snprintf(full[i], sizeof(full[i]), "%s/%s", top, path);
+	return full[i];
+}
+
+static void restore_one(void)
+{
+	begin();
+	cr_assert_eq(restore(), 0);
+	cr_assert_not_null(rp_file_find("a"));
+}
+
+Test(redis_folder, file_renamed_onto_itself_stays_in_the_log)
+{
+	restore_one();
+	cr_assert_eq(rp_folder_rename(below("aof/a"), below("aof/a")), 0);
+	cr_assert_not_null(rp_file_find("a"), "its entries would be trimmed");
+	cr_assert_eq(nappended, 0);
+	cr_assert(exists("aof/a"));
+	end();
+}
+
+Test(redis_folder, file_that_replaces_one_of_its_name_is_appended)
+{
+	struct file *f;
+	FILE *other;
+
+	restore_one();
+	cr_assert_not(mkdir(below("other"), 0755));
+	other = fopen(below("other/a"), "w");
+	cr_assert_not_null(other);
+	fputs("new bytes", other);
+	fclose(other);
+	cr_assert_eq(rp_folder_rename(below("other/a"), below("aof/a")), 0);
+	cr_assert_eq(nappended, 2, "its bytes, and its name");
+	cr_assert_eq(appended.bytes[AT_CHANGE], CHANGE_RENAME);
+	f = rp_file_find("a");
+	cr_assert(f && f->size == strlen("new bytes"));
+	end();
+}
+
+Test(redis_folder, removal_of_a_file_of_another_directory_changes_nothing)
+{
+	restore_one();
+	cr_assert_eq(rp_folder_unlink(below("other/a")), 0);
+	cr_assert_not_null(rp_file_find("a"));
+	cr_assert_eq(nappended, 0);
 	end();
 }

@@ -277,18 +277,25 @@ static bool is_room(uint64_t size)
 
 int rp_folder_upload(const char *path, const char *name)
 {
-	int fd, ret = -ENOMEM;
 	struct file *f;
 	struct stat s;
+	int fd, ret;
 
 	rp_file_drop(rp_file_find(name));
 	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &s))
+	if (fd < 0)
 		return -errno;
-	if (!is_room((uint64_t)s.st_size)) {
+	if (fstat(fd, &s))
+		ret = -errno;
+	else if (!is_room((uint64_t)s.st_size))
+		ret = -ENOSPC;
+	else
+		ret = 0;
+	if (ret) {
 		close(fd);
-		return -ENOSPC;
+		return ret;
 	}
+	ret = -ENOMEM;
 	f = rp_file_make(name, 0);
 	if (f) {
 		f->busy = true;
@@ -327,10 +334,21 @@ static int upload_new(void)
 	return ret;
 }
 
+/*
+ * The file in the log that a path names. A path without a folder names the file
+ * of a rewrite, which is uploaded under that name.
+ */
+static struct file *find_path(const char *path)
+{
+	const char *name = strchr(path, '/') ? rp_folder_find(path) : path;
+
+	return name ? rp_file_find(name) : NULL;
+}
+
 int rp_folder_rename(const char *from, const char *to)
 {
-	const char *name = strrchr(from, '/'), *new_name = rp_folder_find(to);
-	struct file *f = rp_file_find(name ? name + 1 : from);
+	const char *new_name = rp_folder_find(to);
+	struct file *f = find_path(from);
 	int ret = 0;
 
 	if (!f) {
@@ -341,6 +359,9 @@ int rp_folder_rename(const char *from, const char *to)
 		ret = upload_new();
 	if (!ret && rp_libc_rename(from, to))
 		ret = -errno;
+	/* rename(2) of a file to its own name changes nothing. */
+	if (!ret && !strcmp(f->name, new_name))
+		return 0;
 	if (!ret)
 		ret = append_name(f, new_name);
 	if (ret)
@@ -354,8 +375,7 @@ int rp_folder_rename(const char *from, const char *to)
 
 int rp_folder_unlink(const char *path)
 {
-	const char *name = strrchr(path, '/');
-	struct file *f = rp_file_find(name ? name + 1 : path), copy;
+	struct file *f = find_path(path), copy;
 	bool busy;
 	int ret;
 
