@@ -123,9 +123,8 @@ static void parse_area(struct argp_state *state, struct pull *p,
 {
 	if (rp_size_parse(arg, &p->cfg.area, p->err))
 		argp_error(state, "--area: %s", p->err);
-	if (p->cfg.area < PULL_LONGEST || p->cfg.area > 1u << 30 ||
-	    p->cfg.area % PULL_CELL)
-		argp_error(state, "--area: give a multiple of 4K, 64K to 1G");
+	if (!pull_area_ok(p->cfg.area))
+		argp_error(state, "--area: give a multiple of 8K, 64K to 1G");
 }
 
 static void check_args(struct argp_state *state, const struct pull *p)

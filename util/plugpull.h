@@ -13,8 +13,9 @@
 
 #define PULL_THREADS 4u
 #define PULL_BATCH   8u
-#define PULL_LONGEST 65536u /* most bytes of a record */
-#define PULL_CELLS   16u    /* cells of the visibility test, after the area */
+#define PULL_LONGEST 65536u	/* most bytes of a record */
+#define PULL_AREA    (1u << 30) /* most bytes of the area */
+#define PULL_CELLS   16u   /* cells of the visibility test, after the area */
 #define PULL_CELL    8192u /* bytes of an odd cell: whole pages, sent by RDMA */
 #define PULL_VALUE   64u   /* bytes of an even cell: sent in a message */
 #define PULL_TAIL    ((uint64_t)PULL_CELLS * PULL_CELL)
@@ -27,6 +28,13 @@ struct pull_cfg {
 	uint64_t area; /* bytes of the pool for records */
 	bool control; /* commit nothing; writes count as acknowledged at once */
 };
+
+/* Whether the area has whole records and cells, in memory that can be had. */
+static inline bool pull_area_ok(uint64_t area)
+{
+	return area >= PULL_LONGEST && area <= PULL_AREA &&
+	       area % PULL_CELL == 0;
+}
 
 /* Memory that a child process shares with its parent. */
 struct pull_shared {

@@ -121,9 +121,10 @@ static int load_start(const char *line, struct pull_cfg *cfg,
 		   " class %d control %d incarnation %" SCNu64,
 		   &cfg->seed, &cfg->area, &class, &control,
 		   incarnation) != 5 ||
-	    class < RPMEM_POOL_POWER || class > RPMEM_POOL_NONE ||
-	    cfg->area < PULL_LONGEST)
+	    class < RPMEM_POOL_POWER || class > RPMEM_POOL_NONE)
 		return -EINVAL;
+	if (!pull_area_ok(cfg->area))
+		return -ERANGE;
 	cfg->class = (enum rpmem_pool_class) class;
 	cfg->control = control;
 	return 0;
@@ -185,9 +186,18 @@ int pull_ledger_load(const char *path, struct pull_cfg *cfg,
 	if (!f)
 		return rp_err(err, -errno, "'%s' cannot be read: %s", path,
 			      strerror(errno));
-	if (getline(&line, &size, f) < 0 || load_start(line, cfg, incarnation))
-		ret = rp_err(err, -EINVAL,
-			     "'%s' is no ledger of fi_rpmem_plugpull", path);
+	if (getline(&line, &size, f) >= 0)
+		ret = load_start(line, cfg, incarnation);
+	else
+		ret = -EINVAL;
+	if (ret == -ERANGE)
+		rp_err(err, ret,
+		       "line 1 of ledger '%s' is damaged: an area has 64K to "
+		       "1G, and not %" PRIu64 " bytes",
+		       path, cfg->area);
+	else if (ret)
+		rp_err(err, ret, "'%s' is no ledger of fi_rpmem_plugpull",
+		       path);
 	for (uint64_t i = 1; !ret && (len = getline(&line, &size, f)) > 0;
 	     i++) {
 		/* Drop an incomplete line: the run ended before it sent. */

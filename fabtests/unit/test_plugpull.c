@@ -218,3 +218,34 @@ Test(plugpull, ledger_with_a_damaged_line_is_refused)
 	unlink(path);
 	free(v);
 }
+
+/* fi_rpmem_plugpull maps memory for the whole area. */
+Test(plugpull, ledger_with_an_impossible_area_is_refused)
+{
+	static const char *const areas[] = {"18446744073709551615",
+					    "2147483648", "65537", "8192"};
+	char path[] = "/tmp/test_plugpull.XXXXXX", err[RP_ERR_LEN] = "";
+	struct pull_record *v;
+	struct pull_cfg is;
+	uint64_t incarnation;
+	size_t n;
+	FILE *f;
+
+	close(mkstemp(path));
+	for (unsigned int i = 0; i < 4; i++) {
+		f = fopen(path, "w");
+		cr_assert_not_null(f);
+		fprintf(f,
+			"plugpull 1 seed 5 area %s class 0 control 0 "
+			"incarnation 9\n",
+			areas[i]);
+		fclose(f);
+		cr_assert_eq(
+			pull_ledger_load(path, &is, &incarnation, &v, &n, err),
+			-ERANGE, "%s", areas[i]);
+		cr_assert(strstr(err, "line 1 of ledger") &&
+				  strstr(err, areas[i]),
+			  "%s", err);
+	}
+	unlink(path);
+}
