@@ -219,13 +219,19 @@ int rp_metrics_open(const char *where, struct rp_metrics **out, char *err)
 
 	if (!m)
 		return rp_err(err, -ENOMEM, "out of memory");
+	if (!strncmp(where, "unix:", 5)) {
+		m->path = strdup(where + 5);
+		if (!m->path) {
+			free(m);
+			return rp_err(err, -ENOMEM, "out of memory");
+		}
+	}
 	ret = listen_at(where, &s, err);
 	if (ret) {
+		free(m->path);
 		free(m);
 		return ret;
 	}
-	if (!strncmp(where, "unix:", 5))
-		m->path = strdup(where + 5);
 	ret = start(m, s);
 	if (ret) {
 		if (!m->http)

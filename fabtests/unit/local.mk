@@ -375,6 +375,7 @@ fabtests_unit_test_export_key_LDFLAGS = -Wl,--wrap=rp_fabric_reg
 
 unit_tests += fabtests/unit/test_metrics
 fabtests_unit_test_metrics_SOURCES = fabtests/unit/test_metrics.c util/metrics.c
+fabtests_unit_test_metrics_LDFLAGS = -Wl,--wrap=strdup
 fabtests_unit_test_metrics_LDADD = util/libutil.la $(unit_ldadd) $(MICROHTTPD_LIBS)
 
 unit_tests += fabtests/unit/test_plugpull

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -123,4 +124,25 @@ Test(metrics, socket_of_an_ended_daemon_is_replaced)
 	cr_assert_eq(bind(s, (struct sockaddr *)&un, sizeof(un)), 0);
 	close(s);
 	rp_metrics_close(open_here());
+}
+
+static bool has_memory = true;
+
+char *__real_strdup(const char *s);
+char *__wrap_strdup(const char *s);
+
+char *__wrap_strdup(const char *s)
+{
+	return has_memory ? __real_strdup(s) : NULL;
+}
+
+/* Without a copy of its path, a socket would stay behind. */
+Test(metrics, socket_without_a_copy_of_its_path_is_not_made)
+{
+	struct rp_metrics *m;
+
+	has_memory = false;
+	cr_assert_eq(rp_metrics_open(where, &m, err), -ENOMEM);
+	has_memory = true;
+	cr_assert(access(path, F_OK), "%s stays", path);
 }
