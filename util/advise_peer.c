@@ -37,7 +37,7 @@ struct connection {
 	struct rp_fabric f;
 	struct fid_mr *mr; /* registration of the local buffer */
 	fi_addr_t to;
-	uint64_t posted, completed, n; /* operations of one sample */
+	uint64_t posted, completed; /* operations of one sample */
 };
 
 struct advise_peer {
