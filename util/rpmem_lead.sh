@@ -37,8 +37,14 @@ get_group() { ask get --print-value-only "/rpmem/$1"; }
 set_group() {
 	local was said
 
+	# Quotes would end the strings of the transaction, and newlines its parts.
+	for said in "$2" "$3"; do
+		case $said in
+		*[\"\\]* | *$'\n'* | *[![:print:]]*)
+			die "'$said' is no group of pools" ;;
+		esac
+	done
 	case $2 in
-	*[\"\\]* | *$'\n'* | *[![:print:]]*) die "'$2' is no group of pools" ;;
 	*:*,*:*) ;;
 	*) die "'$2' is no group of pools; give HOST:POOL,HOST:POOL,...;k=N" ;;
 	esac

@@ -105,6 +105,11 @@ G=${G#,}
 grep -q "db is '$G;k=1'" "$dir/err" || fail "$(cat "$dir/err")"
 "$lead" set db "$G;k=2" "$G;k=3" 2>/dev/null && fail "set in place of another"
 "$lead" set db "$G;k=2" "$G;k=1" || fail "a swap"
+# The second branch of a transaction is executed when WAS is not the group.
+"$lead" set db "$G;k=3" 'x"
+
+put "/rpmem/x" "y' 2>"$dir/err" && fail "set in place of no group"
+grep -q "is no group of pools" "$dir/err" || fail "$(cat "$dir/err")"
 [ "$("$lead" get db)" = "$G;k=2" ] || fail "get"
 
 # The first leader is stopped; the second one gets the lock and the group.
