@@ -50,6 +50,14 @@ over()
 	ended "$want" . && { [ "$want" != 0 ] || reached; }
 }
 
+# The reason is at the end of what a command has written.
+verbose_setup()
+{
+	over 2 true --setup 'seq 1000; echo no room is left; exit 1' -- true &&
+		grep -q 'no room is left' out
+}
+ok "a --setup that fails after much output says why" verbose_setup
+
 # Bugs that are planted in the parts of this project which write to pools.
 log_of()
 {

@@ -52,23 +52,29 @@ static void set_variables(const struct crash_run *run)
 	set("CT_DAEMON", run->daemon);
 }
 
-/* Put the beginning of the log in the work folder into err. */
+/* Put the end of the log in the work folder, in whole lines, into err. */
 static int refuse_with_log(struct crash_run *run, const char *what)
 {
-	char path[512], text[512];
+	char path[512], text[512], *line = text;
 	size_t n = 0;
 	FILE *f;
 
 	snprintf(path, sizeof(path), "%s/log", run->work);
 	f = fopen(path, "re");
 	if (f) {
+		/* A seek to before the beginning fails: the log is short. */
+		const bool cut = !fseek(f, -(long)sizeof(text) + 1, SEEK_END);
+
 		n = fread(text, 1, sizeof(text) - 1, f);
 		fclose(f);
+		text[n] = 0;
+		while (n && text[n - 1] == '\n')
+			text[--n] = 0;
+		if (cut && strchr(text, '\n'))
+			line = strchr(text, '\n') + 1;
 	}
 	text[n] = 0;
-	while (n && text[n - 1] == '\n')
-		text[--n] = 0;
-	return refuse(run, "%s: %s", what, text);
+	return refuse(run, "%s: %s", what, line);
 }
 
 static int run_script(struct crash_run *run, const char *what,
