@@ -105,14 +105,20 @@ static int find_path(const struct rp_one_shot *o, const char *name, char **path,
 /* Parse one line of a pool set file. */
 static int parse_line(struct set *s, const char *path, char *line, char *err)
 {
-	char *rest, *word = strtok_r(line, " \t\n", &rest), *part;
+	char *rest, *word = strtok_r(line, " \t\n", &rest), *part, *more;
 	const char *other = "one part with its size and absolute path";
 
 	if (!word || *word == '#')
 		return 0;
 	part = strtok_r(NULL, " \t\n", &rest);
+	more = strtok_r(NULL, " \t\n", &rest);
 	if (!strcmp(word, "OPTION") && part &&
 	    (!strcmp(part, "SINGLEHDR") || !strcmp(part, "NOHDRS"))) {
+		if (more)
+			return rp_err(err, RP_EXIT_FILE,
+				      "pool set '%s' has '%.100s' behind "
+				      "OPTION %s: remove it",
+				      path, more, part);
 		s->no_header |= *part == 'N';
 		return 0;
 	}
@@ -126,7 +132,7 @@ static int parse_line(struct set *s, const char *path, char *line, char *err)
 			      "pool set '%s' has more than one part, and "
 			      "fi_rpmemd exports one file: leave %s",
 			      path, other);
-	if (!part || *part != '/' || strtok_r(NULL, " \t\n", &rest) ||
+	if (!part || *part != '/' || more ||
 	    rp_size_parse(word, &s->size, NULL) || s->size < RP_POOL_UNIT)
 		return rp_err(err, RP_EXIT_FILE,
 			      "pool set '%s' has the line '%.100s%s%.100s': "
@@ -188,7 +194,13 @@ static int read_set(struct rp_one_shot *o, const char *path, struct set *s,
 		fclose(f);
 		return 0;
 	}
-	/* Parse the rest of the first line, too: it is usually empty. */
+	/* The rest of the first line is empty, or a comment. */
+	if (fgets(line, sizeof(line), f) &&
+	    line[strspn(line, " \t\n")] != '#' && line[strspn(line, " \t\n")])
+		code = rp_err(err, RP_EXIT_FILE,
+			      "pool set '%s' has '%.100s' behind PMEMPOOLSET: "
+			      "put it on a line of its own",
+			      path, strtok(line, "\n"));
 	while (!code && fgets(line, sizeof(line), f))
 		code = parse_line(s, path, line, err);
 	fclose(f);

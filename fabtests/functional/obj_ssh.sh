@@ -340,6 +340,11 @@ refused(3, "has no part", "create none.set")
 for line in ("2M a", "2X /a", f"2M {here}/a 1", "AUTO /dev/dax0.0"):
     pool_set("line.set", line)
     refused(3, "one part with its size", "create line.set")
+pool_set("option.set", "OPTION NOHDRS SINGLEHDR", f"2M {here}/a")
+refused(3, "'SINGLEHDR' behind OPTION NOHDRS", "create option.set")
+with open(f"{here}/target/first.set", "w") as f:
+    f.write(f"PMEMPOOLSET 2M {here}/a\n")
+refused(3, f"' 2M {here}/a' behind PMEMPOOLSET", "create first.set")
 assert not os.path.exists(f"{here}/a")
 pool_set("short.set", f"64K {here}/a")
 fails("EFBIG", "are needed", created(b"short.set"))
