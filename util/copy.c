@@ -26,14 +26,14 @@ volatile sig_atomic_t copy_interrupted;
 /* --- the length of the file, which the daemon stores with a pool --- */
 
 /* A pool, or one member of a group, at its daemon. */
-struct place {
+struct daemon_pool {
 	struct rp_setup_target target;
 	char pool[RP_SETUP_NAME + 1];
 	bool set;
 };
 
 /* Split the name of a pool or group, which rpmem_pool_open() has accepted. */
-static unsigned int find_places(const struct copy *c, struct place *v,
+static unsigned int find_places(const struct copy *c, struct daemon_pool *v,
 				unsigned int *k)
 {
 	const char *s = c->cfg->where, *option = strstr(s, ";k=");
@@ -42,7 +42,7 @@ static unsigned int find_places(const struct copy *c, struct place *v,
 	/* k is one digit. */
 	*k = option && n > 1 ? (unsigned int)(option[3] - '0') : n / 2 + 1;
 	for (unsigned int i = 0; i < n; i++) {
-		struct place *p = &v[i];
+		struct daemon_pool *p = &v[i];
 		size_t len = n > 1 ? strcspn(s, ",;") : strlen(s);
 		char *one = strndup(s, len);
 		int used = one ? rp_setup_parse_target(one, &p->target, NULL)
@@ -66,7 +66,7 @@ static unsigned int find_places(const struct copy *c, struct place *v,
  */
 static uint64_t get_length(const struct copy *c)
 {
-	struct place v[MEMBERS] = {0};
+	struct daemon_pool v[MEMBERS] = {0};
 	struct rp_setup_export ex;
 	const uint64_t area = c->info.members ? GROUP_AREA : 0;
 	uint64_t length = 0;
@@ -86,7 +86,7 @@ static uint64_t get_length(const struct copy *c)
 static int set_length(struct copy *c, uint64_t length)
 {
 	const uint64_t until = rp_now_ms() + c->cfg->timeout * 1000;
-	struct place v[MEMBERS] = {0};
+	struct daemon_pool v[MEMBERS] = {0};
 	unsigned int k, n, count = 0;
 
 	if (c->cfg->offset)

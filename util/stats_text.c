@@ -13,13 +13,13 @@
 /* The printed buckets end at powers of two, the first one at 2^LOW ns. */
 #define LOW 9
 
-struct text {
+struct exposition {
 	FILE *out;
 	const struct rp_stats_copy *const *copies;
 	size_t n;
 };
 
-static const struct rp_stats *page_of(const struct text *t, size_t i)
+static const struct rp_stats *page_of(const struct exposition *t, size_t i)
 {
 	return &t->copies[i]->page;
 }
@@ -34,7 +34,7 @@ region_next(const struct rp_stats *s, const struct rp_stats_region *r)
 	return NULL;
 }
 
-static void head(const struct text *t, const char *name, const char *type,
+static void head(const struct exposition *t, const char *name, const char *type,
 		 const char *help)
 {
 	fprintf(t->out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
@@ -53,7 +53,7 @@ static void put_label(FILE *out, const char *name, const char *value)
 }
 
 /* Print name and labels of one line, without the closing brace. */
-static void begin(const struct text *t, size_t i, const char *name)
+static void begin(const struct exposition *t, size_t i, const char *name)
 {
 	const struct rp_stats_copy *c = t->copies[i];
 
@@ -64,18 +64,18 @@ static void begin(const struct text *t, size_t i, const char *name)
 	put_label(t->out, "command", c->command);
 }
 
-static void end(const struct text *t, uint64_t value)
+static void end(const struct exposition *t, uint64_t value)
 {
 	fprintf(t->out, "} %" PRIu64 "\n", value);
 }
 
-static void end_seconds(const struct text *t, uint64_t ns)
+static void end_seconds(const struct exposition *t, uint64_t ns)
 {
 	fprintf(t->out, "} %.9f\n", (double)ns / 1e9);
 }
 
-static void put_one(const struct text *t, const char *name, const char *type,
-		    const char *help, size_t at)
+static void put_one(const struct exposition *t, const char *name,
+		    const char *type, const char *help, size_t at)
 {
 	head(t, name, type, help);
 	for (size_t i = 0; i < t->n; i++) {
@@ -85,7 +85,7 @@ static void put_one(const struct text *t, const char *name, const char *type,
 }
 
 /* If an earlier region has the same name, append the region's number. */
-static void region_begin(const struct text *t, size_t i, const char *name,
+static void region_begin(const struct exposition *t, size_t i, const char *name,
 			 const struct rp_stats_region *r)
 {
 	const struct rp_stats_region *first = t->copies[i]->page.region, *e;
@@ -100,8 +100,9 @@ static void region_begin(const struct text *t, size_t i, const char *name,
 	put_label(t->out, "pool", pool);
 }
 
-static void put_region(const struct text *t, const char *name, const char *type,
-		       const char *help, size_t at, bool seconds)
+static void put_region(const struct exposition *t, const char *name,
+		       const char *type, const char *help, size_t at,
+		       bool seconds)
 {
 	head(t, name, type, help);
 	for (size_t i = 0; i < t->n; i++)
@@ -119,7 +120,7 @@ static void put_region(const struct text *t, const char *name, const char *type,
 		}
 }
 
-static void put_info(const struct text *t)
+static void put_info(const struct exposition *t)
 {
 	static const char name[] = "ofi_rpmem_pool_class";
 
@@ -149,7 +150,7 @@ static void put_info(const struct text *t)
 
 /* The name and labels of a histogram. */
 struct series {
-	const struct text *t;
+	const struct exposition *t;
 	size_t i;
 	const char *name;
 	const struct rp_stats_region *region; /* its commits; NULL: of method */
@@ -196,7 +197,7 @@ static void put_histogram(const struct series *s,
 	end(s->t, sum);
 }
 
-static void put_commits(const struct text *t)
+static void put_commits(const struct exposition *t)
 {
 	struct series of = {t, 0, "ofi_rpmem_commit_seconds", NULL, 0};
 
@@ -225,7 +226,7 @@ static void put_commits(const struct text *t)
 		}
 }
 
-static void put_statuses(const struct text *t, const char *name,
+static void put_statuses(const struct exposition *t, const char *name,
 			 const char *help, size_t at)
 {
 	head(t, name, "counter", help);
@@ -246,7 +247,7 @@ static void put_statuses(const struct text *t, const char *name,
 		}
 }
 
-static void put_operations(const struct text *t)
+static void put_operations(const struct exposition *t)
 {
 	static const char *const kinds[RP_STATS_KINDS] = {
 		[RP_OP_WRITE] = "write",   [RP_OP_READ] = "read",
@@ -279,7 +280,7 @@ static void put_operations(const struct text *t)
 #define PAGE(field)   offsetof(struct rp_stats, field)
 #define REGION(field) offsetof(struct rp_stats_region, field)
 
-static void put_target(const struct text *t)
+static void put_target(const struct exposition *t)
 {
 	put_one(t, "ofi_rpmem_requests_total", "counter",
 		"Requests that the target accepted.", PAGE(requests));
@@ -319,7 +320,7 @@ static void put_target(const struct text *t)
 int rp_stats_prometheus(FILE *out, const struct rp_stats_copy *const *copies,
 			size_t n)
 {
-	const struct text t = {out, copies, n};
+	const struct exposition t = {out, copies, n};
 
 	put_target(&t);
 	put_operations(&t);

@@ -82,7 +82,7 @@ static void completed(void *arg, struct rpmem_pool_op *op, int ret,
  * Read a member's owner, and then its area, without displacing its writer. The
  * lock is not held.
  */
-static int observe_member(struct place *m, unsigned char area[GROUP_AREA])
+static int observe_member(struct member_pool *m, unsigned char area[GROUP_AREA])
 {
 	struct rpmem_pool_attr attr = m->of->attr;
 	struct rpmem_pool *pool;
@@ -103,7 +103,7 @@ static int observe_member(struct place *m, unsigned char area[GROUP_AREA])
 }
 
 /* Called with the lock held, and releases it while it reads. */
-static int look_member(struct place *m)
+static int look_member(struct member_pool *m)
 {
 	struct pool_group *pg = m->of;
 	unsigned char *area;
@@ -123,7 +123,7 @@ static int look_member(struct place *m)
 	return ret;
 }
 
-static int open_member(struct place *m, struct rpmem_pool **pool,
+static int open_member(struct member_pool *m, struct rpmem_pool **pool,
 		       uint64_t *length)
 {
 	struct rpmem_pool_info info = {.size = sizeof(info)};
@@ -155,7 +155,8 @@ static int open_member(struct place *m, struct rpmem_pool **pool,
  * Refuse a pool that is already a member: one disk would hold two copies. An
  * opening fails, an open group goes on without it. The lock is held.
  */
-static int check_given_once(struct place *m, const struct rpmem_pool *pool)
+static int check_given_once(struct member_pool *m,
+			    const struct rpmem_pool *pool)
 {
 	struct pool_group *pg = m->of;
 	int ret = 0;
@@ -164,7 +165,7 @@ static int check_given_once(struct place *m, const struct rpmem_pool *pool)
 	memcpy(m->uuid, pool->now.ex.uuid, sizeof(m->uuid));
 	m->part = pool->part;
 	for (unsigned int i = 0; i < pg->g.n; i++) {
-		const struct place *o = &pg->places[i];
+		const struct member_pool *o = &pg->places[i];
 
 		if (o != m && o->pool && o->part == m->part &&
 		    !memcmp(o->uuid, m->uuid, sizeof(m->uuid)))
@@ -181,7 +182,7 @@ static int check_given_once(struct place *m, const struct rpmem_pool *pool)
 /* Open a member whenever the group asks for it to be reopened. */
 static void *member_thread(void *arg)
 {
-	struct place *m = arg;
+	struct member_pool *m = arg;
 	struct pool_group *pg = m->of;
 	struct rpmem_pool *p = pg->p, *pool;
 	uint64_t ms = 0, opened = 0, until, now, length = 0;
@@ -246,7 +247,7 @@ bool pool_group_collect(struct pool_group *pg)
 	bool any = false;
 
 	for (unsigned int i = 0; i < pg->g.n; i++) {
-		const struct place *m = &pg->places[i];
+		const struct member_pool *m = &pg->places[i];
 		int n = m->pool ? rpmem_pool_poll(m->pool, done, 32, 0) : 0;
 
 		any |= n > 0;
@@ -357,7 +358,7 @@ int pool_group_start(struct pool_group *pg, unsigned int k)
 	pg->g.completed = completed;
 	pg->g.given = pg->given;
 	for (unsigned int i = 0; !ret && i < n; i++) {
-		struct place *m = &pg->places[i];
+		struct member_pool *m = &pg->places[i];
 
 		m->of = pg;
 		m->index = i;

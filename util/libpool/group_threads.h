@@ -15,7 +15,7 @@
 #define GROUP_TICK_MS  100
 
 /* A member: the handle of its pool, and the thread that opens it. */
-struct place {
+struct member_pool {
 	struct pool_group *of;
 	unsigned int index;
 	char *where;
@@ -41,7 +41,7 @@ struct pool_group {
 	struct rpmem_pool_attr attr;
 	uint64_t owner; /* number by which all daemons know this client */
 	uint64_t given; /* epoch from the name, or 0 */
-	struct place places[GROUP_MEMBERS];
+	struct member_pool places[GROUP_MEMBERS];
 	LIST_HEAD(, call) calls;
 	struct rpmem_pool_op **done; /* completed, oldest first */
 	size_t ndone, nout, size;    /* nout: submitted and not in done */
