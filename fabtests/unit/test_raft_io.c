@@ -74,8 +74,12 @@ void ring_hello(struct peer *p, const struct wire_head *h,
 {
 }
 
+static bool ring_has_ended;
+
 void ring_reap(struct peer *p)
 {
+	if (ring_has_ended)
+		p->ring.state = RING_CLOSED;
 }
 
 void ring_close(struct peer *p)
@@ -256,4 +260,29 @@ Test(raft_io, snapshot_put_completes_after_another_is_refused)
 	while (b->store.put)
 		writer_reap(&b->store.w);
 	cr_assert_eq(puts_done, 1);
+}
+
+static bool has_closed;
+
+static void closed(struct raft_io *of)
+{
+	has_closed = true;
+}
+
+Test(raft_io, close_completes_when_the_thread_of_a_ring_has_ended)
+{
+	struct backend *b = start();
+	struct peer *p = calloc(1, sizeof(*p));
+
+	cr_assert_not_null(p);
+	TAILQ_INSERT_TAIL(&b->peers, p, link);
+	p->ring.state = RING_CLOSING;
+	io.close(&io, closed);
+	for (unsigned int i = 0; i < 3; i++)
+		uv_run(&loop, UV_RUN_NOWAIT);
+	cr_assert(!has_closed, "the thread still uses the async handle");
+	ring_has_ended = true;
+	backend_wake(b);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	cr_assert(has_closed);
 }

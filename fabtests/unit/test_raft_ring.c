@@ -12,8 +12,8 @@
 #include "libraft/backend.h"
 
 static struct jobs outstanding = TAILQ_HEAD_INITIALIZER(outstanding);
-static unsigned int delivered, opened;
-static bool has_ended;
+static unsigned int delivered, opened, stopped;
+static bool has_ended, ends_later;
 static uint64_t now, lsn;
 static struct backend b;
 static struct peer peer;
@@ -49,11 +49,12 @@ int writer_start(struct writer *w)
 
 void writer_stop(struct writer *w)
 {
+	stopped++;
 }
 
 void writer_end(struct writer *w)
 {
-	has_ended = true;
+	has_ended = !ends_later;
 }
 
 bool writer_ended(struct writer *w)
@@ -240,4 +241,19 @@ Test(raft_ring, a_log_that_is_not_the_peers_is_closed)
 	cr_assert(!send_entries().ring, "it waits for another name");
 	cr_assert_eq(peer.ring.state, RING_CLOSED);
 	end();
+}
+
+/* The thread may wait for an unreachable target: the event loop does not. */
+Test(raft_ring, close_does_not_wait_for_the_thread)
+{
+	start();
+	ends_later = true;
+	ring_close(&peer);
+	ring_reap(&peer);
+	cr_assert_eq(stopped, 0);
+	cr_assert_eq(peer.ring.state, RING_CLOSING);
+	has_ended = true;
+	ring_reap(&peer);
+	cr_assert_eq(stopped, 1);
+	cr_assert_eq(peer.ring.state, RING_CLOSED);
 }

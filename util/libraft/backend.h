@@ -160,6 +160,7 @@ void ring_result(struct peer *p, const struct wire_head *h,
 void ring_hello(struct peer *p, const struct wire_head *h,
 		const unsigned char *where);
 void ring_reap(struct peer *p);
+/* Tell the ring's thread to end; ring_reap() closes the ring when it has. */
 void ring_close(struct peer *p);
 
 #endif

@@ -76,13 +76,37 @@ void backend_later(struct backend *b, const struct later *later)
 		uv_async_send(&b->async);
 }
 
+static void handle_closed(uv_handle_t *h)
+{
+	struct backend *b = h->data;
+
+	b->busy--;
+	backend_idle(b);
+}
+
+/* Close the async handle when no thread of a ring is left to use it. */
+static void close_async(struct backend *b)
+{
+	bool open = false;
+	struct peer *p;
+
+	TAILQ_FOREACH (p, &b->peers, link) {
+		ring_reap(p);
+		open |= p->ring.state != RING_CLOSED;
+	}
+	if (!open)
+		uv_close((uv_handle_t *)&b->async, handle_closed);
+}
+
 static void on_async(uv_async_t *async)
 {
 	struct backend *b = async->data;
 	struct peer *p;
 
-	if (b->closing)
+	if (b->closing) {
+		close_async(b);
 		return;
+	}
 	writer_reap(&b->store.w);
 	run_callbacks(b);
 	TAILQ_FOREACH (p, &b->peers, link) {
@@ -187,6 +211,8 @@ static void release(struct backend *b)
 	run_callbacks(b);
 	while ((p = TAILQ_FIRST(&b->peers))) {
 		TAILQ_REMOVE(&b->peers, p, link);
+		free(p->ring.where);
+		free(p->ring.named);
 		free(p->address);
 		free(p);
 	}
@@ -209,14 +235,6 @@ void backend_idle(struct backend *b)
 		release(b);
 }
 
-static void handle_closed(uv_handle_t *h)
-{
-	struct backend *b = h->data;
-
-	b->busy--;
-	backend_idle(b);
-}
-
 /* Cancel outstanding appends, snapshots and messages. */
 static void io_close(struct raft_io *io, raft_io_close_cb cb)
 {
@@ -235,7 +253,7 @@ static void io_close(struct raft_io *io, raft_io_close_cb cb)
 	if (b->started) {
 		b->busy += 2;
 		uv_close((uv_handle_t *)&b->timer, handle_closed);
-		uv_close((uv_handle_t *)&b->async, handle_closed);
+		close_async(b);
 	}
 	b->busy--;
 	backend_idle(b);

@@ -242,10 +242,8 @@ void ring_close(struct peer *p)
 	struct ring *r = &p->ring;
 
 	drop_deferred(r);
-	if (r->state != RING_CLOSED)
-		writer_stop(&r->w);
-	r->state = RING_CLOSED;
-	free(r->where);
-	free(r->named);
-	r->where = r->named = NULL;
+	if (r->state == RING_CLOSED)
+		return;
+	writer_end(&r->w);
+	r->state = RING_CLOSING;
 }
