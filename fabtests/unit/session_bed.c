@@ -598,8 +598,8 @@ static bool reply_to_queries(void)
 	struct bed_seen *m, *next;
 	bool any = false;
 
-	STAILQ_FOREACH_SAFE(m, &bed.seen, link, next)
-	{
+	for (m = STAILQ_FIRST(&bed.seen); m; m = next) {
+		next = STAILQ_NEXT(m, link);
 		if (m->kind != RP_CHANNEL_SEND || m->hdr.type != RP_MSG_QUERY)
 			continue;
 		STAILQ_REMOVE(&bed.seen, m, bed_seen, link);

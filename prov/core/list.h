@@ -15,10 +15,10 @@
 	     (var) && ((next) = TAILQ_NEXT(var, field), 1); (var) = (next))
 #endif
 
-#ifndef STAILQ_FOREACH_SAFE
-#define STAILQ_FOREACH_SAFE(var, head, field, next)                            \
-	for ((var) = STAILQ_FIRST(head);                                       \
-	     (var) && ((next) = STAILQ_NEXT(var, field), 1); (var) = (next))
+#ifndef LIST_FOREACH_SAFE
+#define LIST_FOREACH_SAFE(var, head, field, next)                              \
+	for ((var) = LIST_FIRST(head);                                         \
+	     (var) && ((next) = LIST_NEXT(var, field), 1); (var) = (next))
 #endif
 
 #endif

@@ -70,6 +70,14 @@ static int get_cm_data(void *w, size_t size, uint8_t type, const void *buf,
 	return 0;
 }
 
+static int put_message(void *buf, size_t size, const void *msg, size_t len)
+{
+	if (size < len)
+		return -EMSGSIZE;
+	memcpy(buf, msg, len);
+	return (int)len;
+}
+
 int rp_wire_put_hello(void *buf, size_t size, const struct rp_wire_hello *m)
 {
 	const struct rp_le_hello w = {
@@ -81,10 +89,7 @@ int rp_wire_put_hello(void *buf, size_t size, const struct rp_wire_hello *m)
 		.port = htole16(m->port),
 	};
 
-	if (size < sizeof(w))
-		return -EMSGSIZE;
-	memcpy(buf, &w, sizeof(w));
-	return sizeof(w);
+	return put_message(buf, size, &w, sizeof(w));
 }
 
 int rp_wire_get_hello(const void *buf, size_t len, struct rp_wire_hello *m)
@@ -173,10 +178,7 @@ int rp_wire_put_hello_ack(void *buf, size_t size,
 
 	if (!hello_ack_valid(m))
 		return -EINVAL;
-	if (size < sizeof(w))
-		return -EMSGSIZE;
-	memcpy(buf, &w, sizeof(w));
-	return sizeof(w);
+	return put_message(buf, size, &w, sizeof(w));
 }
 
 int rp_wire_get_hello_ack(const void *buf, size_t len,
@@ -278,10 +280,7 @@ int rp_wire_put_query(void *buf, size_t size, uint64_t token,
 
 	if (m->required > RP_CLASS_POWER)
 		return -EINVAL;
-	if (size < sizeof(w))
-		return -EMSGSIZE;
-	memcpy(buf, &w, sizeof(w));
-	return sizeof(w);
+	return put_message(buf, size, &w, sizeof(w));
 }
 
 int rp_wire_get_query(const void *buf, const struct rp_wire_hdr *hdr,
@@ -391,10 +390,7 @@ int rp_wire_put_signal(void *buf, size_t size, enum rp_msg_type type)
 
 	if (!is_signal(type))
 		return -EINVAL;
-	if (size < sizeof(w))
-		return -EMSGSIZE;
-	memcpy(buf, &w, sizeof(w));
-	return sizeof(w);
+	return put_message(buf, size, &w, sizeof(w));
 }
 
 #define KEY_CLASS_SHIFT	 59

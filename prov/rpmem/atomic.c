@@ -15,6 +15,7 @@ struct atomic {
 	struct fi_ioc *res;
 	void **res_desc;
 	size_t nres;
+	bool inject; /* fi_inject_atomic() */
 };
 
 static ssize_t post_to_base(struct rp_ep *ep, const struct atomic *c,
@@ -219,7 +220,10 @@ static ssize_t post_msg(struct rp_ep *ep, const struct atomic *c,
 	return post_atomic(ep, c, flags, rp_ep_wants_cqe(ep, flags));
 }
 
-/* Post a call without a flags argument, with the endpoint's flags. */
+/*
+ * Post a call without a flags argument, with the endpoint's flags. Without a
+ * completion the default FI_COMMIT_COMPLETE does not apply.
+ */
 static ssize_t post_iov(struct rp_ep *ep, const struct atomic *c,
 			const struct fi_ioc *iov, void **desc, size_t count,
 			fi_addr_t dest, uint64_t addr, uint64_t key,
@@ -240,9 +244,11 @@ static ssize_t post_iov(struct rp_ep *ep, const struct atomic *c,
 	};
 	uint64_t flags = rp_ep_flags(ep);
 
+	call.msg = &msg;
+	if (c->inject)
+		return post_atomic(ep, &call, FI_INJECT, false);
 	if (rp_ep_persistent(ep, key))
 		flags |= ep->implicit_flags;
-	call.msg = &msg;
 	return post_atomic(ep, &call, flags, rp_ep_wants_cqe(ep, ep->op_flags));
 }
 
@@ -279,28 +285,18 @@ static ssize_t at_writemsg(struct fid_ep *fid, const struct fi_msg_atomic *msg,
 	return post_msg(rp_ep_of(&fid->fid), &c, flags);
 }
 
-/* Without a completion the default FI_COMMIT_COMPLETE does not apply. */
 static ssize_t at_inject(struct fid_ep *fid, const void *buf, size_t count,
 			 fi_addr_t dest, uint64_t addr, uint64_t key,
 			 enum fi_datatype type, enum fi_op op)
 {
 	const struct fi_ioc iov = {.addr = (void *)buf, .count = count};
-	const struct fi_rma_ioc rma = {addr, count, key};
-	const struct fi_msg_atomic msg = {
-		.msg_iov = &iov,
-		.iov_count = 1,
-		.addr = dest,
-		.rma_iov = &rma,
-		.rma_iov_count = 1,
-		.datatype = type,
-		.op = op,
-	};
-	const struct atomic c = {.msg = &msg};
+	const struct atomic c = {.inject = true};
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 	int ret;
 
 	if (rp_ep_persistent(ep, key))
-		return post_atomic(ep, &c, FI_INJECT, false);
+		return post_iov(ep, &c, &iov, NULL, 1, dest, addr, key, type,
+				op, NULL);
 	ret = ep->can_forward ? 0 : rp_ep_check_order(fid, dest);
 	return ret ? ret
 		   : fi_inject_atomic(ep->base, buf, count, dest, addr, key,
@@ -421,11 +417,15 @@ static ssize_t at_compwritemsg(struct fid_ep *fid,
 	return post_msg(rp_ep_of(&fid->fid), &c, flags);
 }
 
-/* Limit *count, which the base returned with ret, to what the agent has. */
-static int limit_count(struct rp_ep *ep, enum fi_datatype type, enum fi_op op,
-		       uint64_t kind, int ret, size_t *count)
+/* Limit *count, which the base returns, to what the agent has. */
+static int limit_count(struct fid_ep *fid, enum fi_datatype type, enum fi_op op,
+		       uint64_t kind, size_t *count,
+		       int (*valid)(struct fid_ep *ep, enum fi_datatype type,
+				    enum fi_op op, size_t *count))
 {
+	struct rp_ep *ep = rp_ep_of(&fid->fid);
 	struct fi_atomic_attr attr = {0};
+	int ret = valid(ep->base, type, op, count);
 
 	if (ret || !ep->dom->makes_keys)
 		return ret;
@@ -438,30 +438,21 @@ static int limit_count(struct rp_ep *ep, enum fi_datatype type, enum fi_op op,
 static int at_writevalid(struct fid_ep *fid, enum fi_datatype type,
 			 enum fi_op op, size_t *count)
 {
-	struct rp_ep *ep = rp_ep_of(&fid->fid);
-
-	return limit_count(ep, type, op, 0,
-			   fi_atomicvalid(ep->base, type, op, count), count);
+	return limit_count(fid, type, op, 0, count, fi_atomicvalid);
 }
 
 static int at_readwritevalid(struct fid_ep *fid, enum fi_datatype type,
 			     enum fi_op op, size_t *count)
 {
-	struct rp_ep *ep = rp_ep_of(&fid->fid);
-
-	return limit_count(ep, type, op, FI_FETCH_ATOMIC,
-			   fi_fetch_atomicvalid(ep->base, type, op, count),
-			   count);
+	return limit_count(fid, type, op, FI_FETCH_ATOMIC, count,
+			   fi_fetch_atomicvalid);
 }
 
 static int at_compwritevalid(struct fid_ep *fid, enum fi_datatype type,
 			     enum fi_op op, size_t *count)
 {
-	struct rp_ep *ep = rp_ep_of(&fid->fid);
-
-	return limit_count(ep, type, op, FI_COMPARE_ATOMIC,
-			   fi_compare_atomicvalid(ep->base, type, op, count),
-			   count);
+	return limit_count(fid, type, op, FI_COMPARE_ATOMIC, count,
+			   fi_compare_atomicvalid);
 }
 
 struct fi_ops_atomic rp_atomic_ops = {

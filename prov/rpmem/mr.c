@@ -413,7 +413,7 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr,
 {
 	struct rp_dom *dom = rp_container_of(fid, struct rp_dom, fid.fid);
 	struct rp_mr *mr;
-	int ret;
+	int ret = 0;
 
 	if (fid->fclass != FI_CLASS_DOMAIN || !attr || !attr->iov_count)
 		return -FI_EINVAL;
@@ -425,16 +425,12 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr,
 	mr->region.writable = attr->access & FI_REMOTE_WRITE;
 	mr->region.unreadable = !(attr->access & FI_REMOTE_READ);
 	mr->access = attr->access & (FI_REMOTE_WRITE | FI_REMOTE_READ);
-	if (mr->persistent) {
+	if (mr->persistent)
 		ret = open_requested_pmem(mr, attr);
-		if (ret)
-			goto free;
-	} else if (rp_params.commit_writes &&
-		   (attr->access & FI_REMOTE_WRITE)) {
+	else if (rp_params.commit_writes && (attr->access & FI_REMOTE_WRITE))
 		ret = open_implicit_pmem(mr, attr);
-		if (ret)
-			goto free;
-	}
+	if (ret)
+		goto free;
 	flags &= ~FI_RMA_PMEM;
 	ret = mr->persistent && dom->makes_keys
 		      ? base_reg_local(dom, attr, flags, &mr->base)

@@ -170,16 +170,6 @@ static void *thread_run(void *arg)
 	return NULL;
 }
 
-static int thread_start(struct rp_dom *dom)
-{
-	int ret;
-
-	atomic_store(&dom->stop, false);
-	ret = -rp_thread_start(&dom->thread, thread_run, dom);
-	dom->thread_on = !ret;
-	return ret;
-}
-
 void rp_domain_thread_stop(struct rp_dom *dom)
 {
 	if (!dom->thread_on)
@@ -194,8 +184,11 @@ int rp_domain_go_live(struct rp_dom *dom)
 {
 	int ret = 0;
 
-	if (dom->auto_progress && !dom->thread_on)
-		ret = thread_start(dom);
+	if (dom->auto_progress && !dom->thread_on) {
+		atomic_store(&dom->stop, false);
+		ret = -rp_thread_start(&dom->thread, thread_run, dom);
+		dom->thread_on = !ret;
+	}
 	if (!ret)
 		atomic_store(&dom->live, true);
 	/* Wake sleepers: the timer for the first deadline is not armed yet. */

@@ -55,67 +55,63 @@ static void ex_start(struct rp_qp *q)
 }
 
 /*
- * Set wr_id and flags of the next builder. Callers restore the program's
- * values, as the program may be between ibv_wr_start() and ibv_wr_complete().
+ * Exchange wr_id and flags of the next builder with *wr_id and *flags. Callers
+ * exchange them again, as the program may be between ibv_wr_start() and
+ * ibv_wr_complete().
  */
-static void set_builder(struct ibv_qp_ex *ex, uint64_t wr_id,
-			unsigned int flags)
+static struct ibv_qp_ex *swap_builder(struct rp_qp *q, uint64_t *wr_id,
+				      unsigned int *flags)
 {
-	ex->wr_id = wr_id;
-	ex->wr_flags = flags;
+	struct ibv_qp_ex *ex = post_of(q)->ex;
+	const uint64_t id = ex->wr_id;
+	const unsigned int was = ex->wr_flags;
+
+	ex->wr_id = *wr_id;
+	ex->wr_flags = *flags;
+	*wr_id = id;
+	*flags = was;
+	return ex;
 }
 
 static void ex_read(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 		    uint32_t rkey, uint64_t addr, uint32_t len)
 {
-	struct rp_post *p = post_of(q);
-	struct ibv_qp_ex *ex = p->ex;
-	const uint64_t id = ex->wr_id;
-	const unsigned int was = ex->wr_flags;
+	struct ibv_qp_ex *ex = swap_builder(q, &wr_id, &flags);
+	const struct rp_post *p = post_of(q);
 
-	set_builder(ex, wr_id, flags);
 	ibv_wr_rdma_read(ex, rkey, addr);
 	ibv_wr_set_sge(ex, p->scratch_mr->lkey, (uintptr_t)p->scratch, len);
-	set_builder(ex, id, was);
+	swap_builder(q, &wr_id, &flags);
 }
 
 static void ex_write(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 		     uint32_t rkey, uint64_t addr, uint32_t lkey,
 		     const void *buf, uint32_t len)
 {
-	struct ibv_qp_ex *ex = post_of(q)->ex;
-	const uint64_t id = ex->wr_id;
-	const unsigned int was = ex->wr_flags;
+	struct ibv_qp_ex *ex = swap_builder(q, &wr_id, &flags);
 
-	set_builder(ex, wr_id, flags);
 	ibv_wr_rdma_write(ex, rkey, addr);
 	ibv_wr_set_sge(ex, lkey, (uintptr_t)buf, len);
-	set_builder(ex, id, was);
+	swap_builder(q, &wr_id, &flags);
 }
 
 static void ex_flush(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 		     uint32_t rkey, uint64_t addr, size_t len, uint8_t type,
 		     uint8_t level)
 {
-	struct ibv_qp_ex *ex = post_of(q)->ex;
-	const uint64_t id = ex->wr_id;
-	const unsigned int was = ex->wr_flags;
+	struct ibv_qp_ex *ex = swap_builder(q, &wr_id, &flags);
 
-	set_builder(ex, wr_id, flags);
 	rp_flush_build(ex, rkey, addr, len, type, level);
-	set_builder(ex, id, was);
+	swap_builder(q, &wr_id, &flags);
 }
 
 static void ex_atomic_write(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 			    uint32_t rkey, uint64_t addr, const void *value)
 {
-	struct ibv_qp_ex *ex = post_of(q)->ex;
-	const uint64_t id = ex->wr_id;
-	const unsigned int was = ex->wr_flags;
+	struct ibv_qp_ex *ex = swap_builder(q, &wr_id, &flags);
 
-	set_builder(ex, wr_id, flags);
 	ibv_wr_atomic_write(ex, rkey, addr, value);
-	set_builder(ex, id, was);
+	swap_builder(q, &wr_id, &flags);
 }
 
 /* ibv_wr_complete() posts all or none. */

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/list.h"
 #include "core/log.h"
 #include "verbs/preload/preload.h"
 
@@ -311,11 +312,9 @@ static void serve_all(void)
 
 	LIST_FOREACH (d, &listeners, link)
 		accept_clients(d);
-	for (v = LIST_FIRST(&clients); v; v = next) {
-		next = LIST_NEXT(v, link);
-		if (!serve_client(v))
-			drop_client(v);
-	}
+	LIST_FOREACH_SAFE(v, &clients, link, next)
+	if (!serve_client(v))
+		drop_client(v);
 	LIST_FOREACH (r, &qps, link) {
 		/* If the lock is taken, its owner reads the messages. */
 		if (!pthread_mutex_trylock(&r->client_lock)) {
@@ -506,11 +505,9 @@ static void drop_clients_of(struct rp_pre_qp *r)
 	r->connected = false;
 	/* From now on the thread does not use r's side connection. */
 	atomic_store(&r->state, RP_PRE_NEW);
-	for (v = LIST_FIRST(&clients); v; v = next) {
-		next = LIST_NEXT(v, link);
-		if (v->r == r)
-			drop_client(v);
-	}
+	LIST_FOREACH_SAFE(v, &clients, link, next)
+	if (v->r == r)
+		drop_client(v);
 	r->lost_client = false;
 }
 
@@ -624,11 +621,9 @@ static void clients_disconnect(const struct ibv_mr *mr)
 	struct rp_pre_qp *r;
 	struct rp_qp *q;
 
-	for (v = LIST_FIRST(&clients); v; v = next) {
-		next = LIST_NEXT(v, link);
-		if (grant_of(v, mr))
-			drop_client(v);
-	}
+	LIST_FOREACH_SAFE(v, &clients, link, next)
+	if (grant_of(v, mr))
+		drop_client(v);
 	LIST_FOREACH (r, &qps, link) {
 		if (!r->lost_client || r->qp->pd != mr->pd)
 			continue;
@@ -658,8 +653,8 @@ struct rp_pre_mr *rp_pre_mr_recall(struct ibv_mr *mr)
 	if (!m)
 		goto unlock;
 	m->leaving = true;
-	for (v = LIST_FIRST(&clients); v; v = next) {
-		next = LIST_NEXT(v, link);
+	LIST_FOREACH_SAFE(v, &clients, link, next)
+	{
 		t = grant_of(v, mr);
 		if (!t)
 			continue;
