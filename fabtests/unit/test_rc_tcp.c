@@ -891,6 +891,40 @@ Test(rc_tcp, replies_before_the_request_end_the_connection)
 	server_close(&s);
 }
 
+/*
+ * A closed connection sends its unsent bytes later, or, if it was to abort,
+ * never, even if a child inherited the socket.
+ */
+Test(rc_tcp, an_aborted_connection_sends_nothing_more)
+{
+	for (uint32_t flag = 0; flag <= RP_CHANNEL_ABORTS;
+	     flag += RP_CHANNEL_ABORTS) {
+		uint8_t *bytes = calloc(1, LARGE);
+		struct server s;
+		struct op w;
+		ssize_t n;
+		int child;
+
+		server_open(&s);
+		server_accept(&s);
+		op_init(&w, RP_CHANNEL_WRITE, bytes, LARGE);
+		op_post(s.ie.c, &w);
+		child = dup(((struct tcp_channel *)s.ie.c)->fd);
+		s.ie.c->flags |= flag;
+		rp_channel_close(s.ie.c);
+		cr_assert_eq(w.done, 1);
+		while ((n = recv(s.fd, bytes, LARGE, 0)) > 0)
+			;
+		cr_assert_eq(n, flag ? -1 : 0);
+		cr_assert(!flag || errno == ECONNRESET);
+		close(child);
+		close(s.fd);
+		close(s.listener);
+		rp_rc_close(s.i.rc);
+		free(bytes);
+	}
+}
+
 /* --- several processes, several threads --- */
 
 /* The peer notices the close even if a child inherited the socket. */

@@ -125,6 +125,29 @@ Test(session, calls_while_closing_do_nothing)
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
 }
 
+/*
+ * After a timeout or a loss the channel must not send more of failed writes:
+ * these could overwrite later writes of another endpoint. A close on purpose
+ * lets completed writes arrive.
+ */
+Test(session, connections_abort_unless_closed_on_purpose)
+{
+	bed_open(1);
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_progress();
+	bed_advance_clock(BED_TIMEOUT);
+	expect_status(&a, RP_ST_TIMEOUT);
+	cr_assert(bed.chan.flags & RP_CHANNEL_ABORTS);
+	bed_open(1);
+	bed_lose_connection(ECONNRESET);
+	cr_assert(bed.chan.flags & RP_CHANNEL_ABORTS, "also before progress");
+	bed_progress();
+	bed_open(1);
+	rp_session_disconnect(bed.s, RP_ST_CANCELED, 0);
+	cr_assert_not(bed.chan.flags & RP_CHANNEL_ABORTS);
+	cr_assert_eq(bed.ncloses, 3);
+}
+
 Test(session, failed_operation_ends_the_connection)
 {
 	bed_open(1);

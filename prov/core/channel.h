@@ -79,6 +79,8 @@ enum rp_channel_flags {
 	RP_CHANNEL_FLUSHES = 4,
 	/* Local memory of operations needs a desc. */
 	RP_CHANNEL_LOCAL_MR = 8,
+	/* Set by the owner: the end of the connection discards unsent bytes. */
+	RP_CHANNEL_ABORTS = 16,
 };
 
 struct rp_channel_ops {

@@ -192,6 +192,7 @@ static int begin_connect(struct rp_session *s, uint64_t key)
 				 &session_events, s, &s->channel);
 	if (ret)
 		return ret;
+	s->channel->flags |= RP_CHANNEL_ABORTS;
 	s->hello_key = key;
 	s->state = RP_SESSION_CONNECTING;
 	s->received_any = true;
@@ -327,6 +328,9 @@ static void connection_end(struct rp_session *s, enum rp_status st,
 	s->state = RP_SESSION_CLOSING;
 	s->end_due = false;
 	s->batch = NULL;
+	/* Closed on purpose: completed writes must still arrive. */
+	if (st == RP_ST_CANCELED)
+		s->channel->flags &= ~(uint32_t)RP_CHANNEL_ABORTS;
 	rp_channel_close(s->channel);
 	s->channel = NULL;
 	rp_session_drop(s, st, detail);

@@ -87,6 +87,10 @@ void rp_tcp_shut(struct rp_rc_channel *c)
 	/* If a forked child has the socket, close() leaves it in the epoll. */
 	epoll_ctl(t->registered ? f->data_fd : f->cm_fd, EPOLL_CTL_DEL, t->fd,
 		  NULL);
+	/* connect() to no address sends RST, even if a child has the socket. */
+	if (c->base.flags & RP_CHANNEL_ABORTS)
+		connect(t->fd, &(struct sockaddr){.sa_family = AF_UNSPEC},
+			sizeof(struct sockaddr));
 	rp_tcp_close(t->fd);
 	t->fd = -1;
 	f->nopen -= t->registered;
