@@ -694,6 +694,29 @@ Test(batch, a_region_for_each_range)
 		     &many[RP_BATCH_RANGES - 1]);
 }
 
+/* Jobs that have only an ordered store to flush fill a batch, too. */
+Test(batch, a_region_for_each_ordered_store)
+{
+	static struct rp_region many[RP_BATCH_RANGES + 1];
+	struct rp_job *j = rp_job_new(1, 0);
+	int n = 0;
+
+	j->ranges[0].region = &a.region;
+	for (j->then.flush = true; n < RP_BATCH_RANGES; n++) {
+		many[n] = a.region;
+		j->then.region = &many[n];
+		if (!rp_batch_has_room(&batch, j))
+			break;
+		cr_assert_eq(rp_batch_merge(&batch, &batch, j), 0);
+	}
+	cr_assert_eq(n, RP_BATCH_RANGES - 1);
+	j->then.region = NULL;
+	cr_assert(rp_batch_has_room(&batch, j));
+	rp_batch_seal(&batch);
+	cr_assert_eq(batch.then.nparts, RP_BATCH_RANGES - 1);
+	free(j);
+}
+
 Test(batch, no_memory)
 {
 	struct rp_batch other;

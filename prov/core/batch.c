@@ -138,7 +138,7 @@ void rp_batch_fini(struct rp_batch *b)
 
 bool rp_batch_has_room(const struct rp_batch *b, const struct rp_job *job)
 {
-	return b->nranges + job->n <= RP_BATCH_RANGES;
+	return b->nranges + job->n + !!job->then.region <= RP_BATCH_RANGES;
 }
 
 static int pass_add(struct rp_pass *pass, const struct rp_region *r,
@@ -165,6 +165,7 @@ int rp_batch_add(struct rp_batch *b, const struct rp_job_range *range)
 
 int rp_batch_add_then(struct rp_batch *b, const struct rp_job *job)
 {
+	b->nranges++;
 	return pass_add(&b->then, job->then.region, job->then.off,
 			sizeof(job->then.value));
 }

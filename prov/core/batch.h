@@ -108,7 +108,7 @@ struct rp_batch {
 	struct rp_jobs jobs;
 	struct rp_pass data;	    /* the ranges of the jobs */
 	struct rp_pass then;	    /* the ordered stores of the jobs */
-	size_t nranges;		    /* added to `data`, before merging */
+	size_t nranges;		    /* added to both, before merging */
 	pthread_mutex_t store_lock; /* held while a job's store is executed */
 	uint64_t flushes, bytes, drains;
 };
