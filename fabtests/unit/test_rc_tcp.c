@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Private connections over TCP whose peer is hostile or fails. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -380,6 +381,43 @@ Test(rc_tcp, each_ipv4_host_is_one_source)
 		close(fd[i]);
 	}
 	cr_assert_neq(sources[0], sources[1]);
+	rp_rc_close(t.rc);
+}
+
+static void note_source(void *arg, void *request, const void *data, size_t len)
+{
+	sources[nsources++] = rp_rc_request_source(request);
+}
+
+static void ignore_gone(void *arg, void *request)
+{
+}
+
+/* Hosts of one IPv6 network are one source, but not those of one link. */
+Test(rc_tcp, each_link_local_host_is_one_source)
+{
+	static const char *const from[] = {"2001:db8::1", "2001:db8::2",
+					   "fe80::1", "fe80::2"};
+	uint64_t seen[4];
+	struct rp_rc_attr attr;
+	struct node t = {0};
+
+	attr = rig_attr(&t);
+	attr.requested = note_source;
+	attr.gone = ignore_gone;
+	node_open_with(&t, &attr);
+	for (int i = 0; i < 4; i++) {
+		struct sockaddr_in6 at = {.sin6_family = AF_INET6};
+
+		inet_pton(AF_INET6, from[i], &at.sin6_addr);
+		nsources = 0;
+		rp_rc_add_request(t.rc, &at, (struct sockaddr *)&at, NULL, 0);
+		seen[i] = sources[0];
+		rp_rc_request_gone(t.rc, &at);
+	}
+	cr_assert_eq(seen[0], seen[1]);
+	cr_assert_neq(seen[2], seen[3]);
+	cr_assert_neq(seen[0], seen[2]);
 	rp_rc_close(t.rc);
 }
 
