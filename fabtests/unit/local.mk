@@ -337,7 +337,8 @@ fabtests_unit_test_caps_stated_LDFLAGS = -Wl,--wrap=statx
 
 unit_tests += fabtests/unit/test_watch
 fabtests_unit_test_watch_SOURCES = fabtests/unit/test_watch.c $(caps_rig)
-fabtests_unit_test_watch_LDFLAGS = -Wl,--wrap=statx
+fabtests_unit_test_watch_LDFLAGS = -Wl,--wrap=statx,--wrap=strdup,--wrap=realpath \
+	-Wl,--wrap=glob,--wrap=getline,--wrap=getdelim,--wrap=__getdelim
 
 unit_tests += fabtests/unit/test_pool
 fabtests_unit_test_pool_LDADD = util/libutil.la prov/core/libcore.la \

@@ -129,6 +129,18 @@ Test(caps_intent, unreadable_map_is_an_error)
 	cr_assert_eq(lasts, 77, "it was set by a failed call");
 }
 
+/* Maps that cannot be read to their end do not make the memory ordinary. */
+Test(caps_intent, broken_maps_are_an_error)
+{
+	enum rp_intent lasts = 77;
+
+	cfg.root = dir;
+	write_tree("/proc/self/maps/folder", "\n");
+	cr_assert_eq(rp_caps_intent(&cfg, HERE, LEN, &lasts, why), -EIO);
+	cr_assert(strstr(why, "cannot read"), "%s", why);
+	cr_assert_eq(lasts, 77, "it was set by a failed call");
+}
+
 /* The table of docs/guarantees.md, "Programs that do not ask". */
 Test(caps_intent, verdicts)
 {

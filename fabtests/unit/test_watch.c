@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include <criterion/criterion.h>
 
 #include "caps_rig.h"
+#include "core/caps_priv.h"
 #include "core/method.h"
 #include "core/operator_file.h"
 #include "core/watch.h"
@@ -188,6 +190,27 @@ Test(watch, persistence_domain_and_dimms)
 		      RP_METHOD_AGENT_CLWB);
 }
 
+/* The reason is cut, not longer than its buffer. */
+Test(watch, dimm_with_a_long_name)
+{
+	const char *const region = "/sys/devices/ndbus0/region0";
+	char words[2 * RP_SOURCE_LEN], path[2 * PATH_MAX], name[152];
+
+	memset(words, 'x', sizeof(words));
+	memset(name, 'n', sizeof(name) - 1);
+	name[sizeof(name) - 1] = '\0';
+	snprintf(path, sizeof(path), "%s/mapping0", region);
+	write_tree(path, "%s,0,99,0\n", name);
+	snprintf(path, sizeof(path), "/sys/devices/ndbus0/%.99s/nfit/flags",
+		 name);
+	write_tree(path, "not_armed\n");
+	snprintf(path, sizeof(path), "%s%s", dir, region);
+	cr_assert_eq(rp_caps_nd_domain(path, words), RP_DOMAIN_NONE);
+	cr_assert_lt(strlen(words), RP_SOURCE_LEN);
+	cr_assert(strstr(words, "not armed"));
+	cr_assert_eq(words[RP_SOURCE_LEN], 'x');
+}
+
 Test(watch, registers_of_the_root_port)
 {
 	claim_dax = true;
@@ -247,6 +270,135 @@ Test(watch, lack_of_descriptors_is_no_change)
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &old), 0);
 	cr_assert(starved);
 	expect_same();
+}
+
+/* Wrapped by the linker: the call after `calls_left` others has no memory. */
+static int calls_left = -1;
+
+static bool lacks_memory(void)
+{
+	if (calls_left < 0 || calls_left--)
+		return false;
+	errno = ENOMEM;
+	return true;
+}
+
+char *__real_strdup(const char *s);
+char *__wrap_strdup(const char *s);
+char *__wrap_strdup(const char *s)
+{
+	return lacks_memory() ? NULL : __real_strdup(s);
+}
+
+char *__real_realpath(const char *path, char *out);
+char *__wrap_realpath(const char *path, char *out);
+char *__wrap_realpath(const char *path, char *out)
+{
+	return lacks_memory() ? NULL : __real_realpath(path, out);
+}
+
+int __real_glob(const char *pattern, int flags, int (*fn)(const char *, int),
+		glob_t *g);
+int __wrap_glob(const char *pattern, int flags, int (*fn)(const char *, int),
+		glob_t *g);
+int __wrap_glob(const char *pattern, int flags, int (*fn)(const char *, int),
+		glob_t *g)
+{
+	return lacks_memory() ? GLOB_NOSPACE
+			      : __real_glob(pattern, flags, fn, g);
+}
+
+ssize_t __real_getdelim(char **line, size_t *size, int end, FILE *f);
+ssize_t __wrap_getdelim(char **line, size_t *size, int end, FILE *f);
+ssize_t __wrap_getdelim(char **line, size_t *size, int end, FILE *f)
+{
+	return lacks_memory() ? -1 : __real_getdelim(line, size, end, f);
+}
+
+/* getline(), and what optimized calls of it become. */
+ssize_t __wrap_getline(char **line, size_t *size, FILE *f);
+ssize_t __wrap_getline(char **line, size_t *size, FILE *f)
+{
+	return __wrap_getdelim(line, size, '\n', f);
+}
+ssize_t __wrap___getdelim(char **line, size_t *size, int end, FILE *f);
+ssize_t __wrap___getdelim(char **line, size_t *size, int end, FILE *f)
+{
+	return __wrap_getdelim(line, size, end, f);
+}
+
+/* Fail each call that needs memory: no such lookup may be believed. */
+static void fail_each_call(void)
+{
+	const struct rp_choice right = look_up_facts(false);
+	char op_file[2 * PATH_MAX];
+	struct rp_operator *op;
+	struct rp_choice c;
+	bool failed;
+	int ret = 0;
+
+	snprintf(op_file, sizeof(op_file), "%s/op.conf", dir);
+	for (int n = 0;; n++) {
+		rp_watch_free(&w);
+		rp_watch_record(&w);
+		calls_left = n;
+		op = NULL;
+		ret = rp_operator_load(op_file, &op, why);
+		cfg.op = op;
+		if (!ret)
+			ret = rp_caps_explain(&cfg, HERE, LEN, &facts, why,
+					      NULL);
+		failed = calls_left < 0;
+		calls_left = -1;
+		ret = rp_watch_end(ret, why);
+		rp_operator_free(op);
+		cfg.op = NULL;
+		if (!failed)
+			break;
+		if (ret)
+			continue;
+		c = rp_method_best(&facts, RP_METHODS_BUILT);
+		if (c.method != RP_METHOD_REFUSED)
+			expect_choice(c, right.class, right.method);
+	}
+	cr_assert_eq(ret, 0, "%s", why);
+}
+
+/* A source that cannot be read for lack of memory is not absent. */
+Test(watch, lack_of_memory_is_no_fact)
+{
+	write_tree("/op.conf", "# nothing is stated\n");
+	invent_on(8, 1, "ext4", "/dev/sda1", "rw");
+	disk_device(SDA, "write through", "1");
+	write_tree(SDA "/sda1/partition", "1\n");
+	link_tree("/sys/dev/block/8:1", SDA "/sda1");
+	fail_each_call();
+	write_tree(SDA "/queue/write_cache", "write back\n");
+	write_tree("/op.conf", "[host]\nlimit class = process\n");
+	fail_each_call();
+}
+
+/* Nor is it unchanged. */
+Test(watch, source_that_is_not_read_is_reported)
+{
+	static const enum rp_source kinds[] = {RP_SOURCE_BYTES, RP_SOURCE_FILE};
+	char path[2 * PATH_MAX];
+
+	write_tree("/op.conf", "# 8 bytes\n");
+	snprintf(path, sizeof(path), "%s/op.conf", dir);
+	for (int i = 0; i < 2; i++) {
+		rp_watch_free(&w);
+		rp_watch_record(&w);
+		free(rp_watch_read(kinds[i], path, 0));
+		rp_watch_record(NULL);
+		cr_assert_not(rp_watch_starved());
+		calls_left = 0;
+		rp_watch_find_change(w, what);
+		cr_assert(rp_watch_starved());
+		calls_left = 0;
+		free(rp_watch_read(kinds[i], path, 0));
+		cr_assert(rp_watch_starved());
+	}
 }
 
 /* A failure during the lookup counts, one before it does not. */

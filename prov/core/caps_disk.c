@@ -75,15 +75,17 @@ static bool disks_walk(struct rp_disk_walk *w, const char *dir,
 {
 	char line[PATH_MAX], flaw[RP_SOURCE_LEN], *disk;
 	bool cached = false, below;
-	glob_t g = {0};
+	glob_t g;
 
 	snprintf(line, sizeof(line), "%s%s", dir, names);
 	free(rp_watch_read(RP_SOURCE_NAMES, line, 0));
-	glob(line, 0, NULL, &g);
+	rp_watch_glob(line, &g);
 	for (size_t i = 0; i < g.gl_pathc; i++) {
 		disk = realpath(g.gl_pathv[i], NULL);
-		if (!disk)
+		if (!disk) {
+			rp_watch_open_failed(errno);
 			continue;
+		}
 		flaw[0] = '\0';
 		/* A partition has no queue; its disk, the parent, has. */
 		if (*rp_caps_read_line(disk, "partition", line))
@@ -112,7 +114,7 @@ static bool disks_walk(struct rp_disk_walk *w, const char *dir,
 void rp_fs_walk_disks(struct rp_disk_walk *w, const struct rp_fs *fs)
 {
 	char path[PATH_MAX], *dev;
-	glob_t g = {0};
+	glob_t g;
 
 	if (!strcmp(fs->name, "overlay")) {
 		rp_caps_walk_disks(w, fs->source);
@@ -126,10 +128,13 @@ void rp_fs_walk_disks(struct rp_disk_walk *w, const struct rp_fs *fs)
 	}
 	/* A btrfs has major number 0; sysfs lists its devices, maybe many. */
 	dev = realpath(fs->source, NULL);
+	if (!dev)
+		rp_watch_open_failed(errno);
 	snprintf(path, sizeof(path), "%s/sys/fs/btrfs/*/devices/%s",
 		 w->root ? w->root : "",
 		 rp_caps_file_name(dev ? dev : fs->source));
-	if (!glob(path, 0, NULL, &g)) {
+	rp_watch_glob(path, &g);
+	if (g.gl_pathc) {
 		*strrchr(g.gl_pathv[0], '/') = '\0';
 		disks_walk(w, g.gl_pathv[0], "/*");
 	}

@@ -35,6 +35,7 @@ int rp_caps_intent(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 	char *line = NULL, *dash;
 	struct rp_vma v;
 	size_t size = 0;
+	ssize_t n = 0;
 	int ret = 0;
 	FILE *f;
 
@@ -49,7 +50,7 @@ int rp_caps_intent(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 			    strerror(-ret));
 		return ret;
 	}
-	while (most < RP_INTENT_LASTING && getline(&line, &size, f) > 0) {
+	while (most < RP_INTENT_LASTING && (n = getline(&line, &size, f)) > 0) {
 		strtoul(line, &dash, 16);
 		if (*dash == '-' && strtoul(dash + 1, NULL, 16) <= start)
 			continue;
@@ -69,6 +70,10 @@ int rp_caps_intent(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 		rp_caps_emulate(cfg, &here);
 		if (intent_by_memory(here.memory) > most)
 			most = intent_by_memory(here.memory);
+	}
+	if (n < 0 && !feof(f)) {
+		ret = -EIO;
+		rp_caps_fmt(why, RP_WHY_LEN, "cannot read /proc/self/maps");
 	}
 	free(line);
 	fclose(f);

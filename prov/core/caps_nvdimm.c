@@ -27,15 +27,14 @@ static enum rp_domain dimms_domain(const char *dir, char *why)
 		n = (int)strcspn(rp_caps_read_line(dir, name, line), ",");
 		if (!n)
 			break;
-		rp_caps_fmt(why, RP_SOURCE_LEN, "%.*s", n, line);
-		snprintf(name, sizeof(name), "../%.99s/*/flags", why);
+		rp_caps_fmt(why, RP_SOURCE_LEN, "%.*s", n < 99 ? n : 99, line);
+		snprintf(name, sizeof(name), "../%s/*/flags", why);
 		/* The drivers of ACPI (NFIT) and PAPR make this file. */
 		if (strstr(rp_caps_read_line(dir, name, line), "not_armed")) {
 			strcat(why, " is not armed: it loses its bytes");
 			return RP_DOMAIN_NONE;
 		}
-		snprintf(name, sizeof(name), "../%.99s/cxl/dirty_shutdown",
-			 why);
+		snprintf(name, sizeof(name), "../%s/cxl/dirty_shutdown", why);
 		if (cxl && !*rp_caps_read_line(dir, name, line)) {
 			strcat(why, " (CXL) counts no dirty shutdowns");
 			return RP_DOMAIN_UNKNOWN;

@@ -340,7 +340,7 @@ static int read_file(struct reader *r)
 		if (!ret)
 			ret = read_line(r, s);
 	}
-	if (!ret && ferror(f))
+	if (!ret && !feof(f))
 		ret = refuse_as(r, -EIO, "cannot be read");
 	free(s);
 	fclose(f);

@@ -53,7 +53,7 @@ static FILE *open_file(const char *path)
 	return f;
 }
 
-static void glob_files(const char *pattern, glob_t *g)
+void rp_watch_glob(const char *pattern, glob_t *g)
 {
 	*g = (glob_t){0};
 	errno = 0;
@@ -69,6 +69,8 @@ static char *find_line(FILE *f, const uint64_t *mount)
 
 	while (f && !found && getline(&line, &size, f) > 0)
 		found = !mount || strtoull(line, NULL, 10) == *mount;
+	if (f && !found && !feof(f))
+		rp_watch_open_failed(errno);
 	if (f)
 		fclose(f);
 	if (found) {
@@ -84,7 +86,7 @@ static char *read_line(const char *pattern)
 	char *text;
 	glob_t g;
 
-	glob_files(pattern, &g);
+	rp_watch_glob(pattern, &g);
 	text = find_line(g.gl_pathc ? open_file(g.gl_pathv[0]) : NULL, NULL);
 	globfree(&g);
 	return text;
@@ -97,7 +99,7 @@ static char *read_names(const char *pattern)
 	FILE *f = open_memstream(&text, &size);
 	glob_t g;
 
-	glob_files(pattern, &g);
+	rp_watch_glob(pattern, &g);
 	for (size_t i = 0; f && i < g.gl_pathc; i++)
 		fprintf(f, "%s\n", g.gl_pathv[i]);
 	globfree(&g);
@@ -125,11 +127,14 @@ static char *read_file(FILE *f)
 	struct stat st;
 	size_t size = 0;
 
+	errno = 0;
 	if (f && !fstat(fileno(f), &st) && S_ISREG(st.st_mode) &&
 	    (getdelim(&text, &size, '\0', f) >= 0 || feof(f)) &&
 	    asprintf(&out, "%o %u\n%s", st.st_mode, st.st_uid,
 		     st.st_size && text ? text : "") < 0)
 		out = NULL;
+	if (!out)
+		rp_watch_open_failed(errno);
 	free(text);
 	if (f)
 		fclose(f);
@@ -178,6 +183,7 @@ char *rp_watch_read(enum rp_source kind, const char *path, uint64_t arg)
 	size_t size = strlen(path) + 32;
 	struct rp_watch *e;
 
+	starved |= !text;
 	if (!text || !record_to)
 		return text;
 	e = calloc(1, sizeof(*e) + size);
@@ -288,6 +294,7 @@ bool rp_watch_find_change(struct rp_watch *w, char *what)
 
 	for (; w && !changed; w = w->hh.next) {
 		now = source_read(w->kind, strchr(w->key, ' ') + 1, w->arg);
+		starved |= !now;
 		changed = now && strcmp(now, w->text);
 		if (changed)
 			show_change(w, now, what);

@@ -3,6 +3,7 @@
 #ifndef RP_WATCH_H
 #define RP_WATCH_H
 
+#include <glob.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -41,5 +42,7 @@ bool rp_watch_find_change(struct rp_watch *w, char *what);
 bool rp_watch_starved(void);
 /* Count err, the errno of a failed open, for rp_watch_starved(). */
 void rp_watch_open_failed(int err);
+/* Find paths as glob() does; count a failure like that of an open. */
+void rp_watch_glob(const char *pattern, glob_t *g);
 
 #endif
