@@ -10,6 +10,8 @@
 
 #include "crash_choice.h"
 
+#define GROUP 64u /* possibilities of one recorded choice, at most */
+
 static const char digits[] =
 	"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ+-";
 
@@ -113,12 +115,17 @@ unsigned int choose_of(struct choices *c, uint64_t allowed)
 
 unsigned int choose(struct choices *c, unsigned int n)
 {
-	if (n > 64)
-		n = 64;
+	unsigned int group;
+
+	/* A choice of more than 64 is one of a group of 64, and one in it. */
+	if (n > GROUP) {
+		group = choose(c, (n - 1) / GROUP + 1) * GROUP;
+		return group + choose(c, n - group < GROUP ? n - group : GROUP);
+	}
 	/* A choice with only one possibility is not recorded in the path. */
 	if (n < 2)
 		return 0;
-	return choose_of(c, n == 64 ? UINT64_MAX : (1ull << n) - 1);
+	return choose_of(c, n == GROUP ? UINT64_MAX : (1ull << n) - 1);
 }
 
 void choices_print(const struct choices *c, char *out, size_t len)

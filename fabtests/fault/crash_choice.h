@@ -40,7 +40,7 @@ void choices_replay(struct choices *c);
  */
 bool choices_more(struct choices *c);
 
-/* Choose one of 0 .. n-1, n <= 64. */
+/* Choose one of 0 .. n-1. */
 unsigned int choose(struct choices *c, unsigned int n);
 /* Choose one of the bits set in allowed, which is not 0. */
 unsigned int choose_of(struct choices *c, uint64_t allowed);

@@ -71,6 +71,11 @@ fabtests_unit_test_crash_filter_SOURCES = fabtests/unit/test_crash_filter.c \
 fabtests_unit_test_crash_filter_LDFLAGS = -Wl,--wrap=syscall
 fabtests_unit_test_crash_filter_LDADD = $(CRITERION_LIBS)
 
+unit_tests += fabtests/unit/test_crash_choice
+fabtests_unit_test_crash_choice_SOURCES = fabtests/unit/test_crash_choice.c \
+	fabtests/fault/crash_choice.c fabtests/fault/crash_choice.h
+fabtests_unit_test_crash_choice_LDADD = $(CRITERION_LIBS)
+
 crash_rig = fabtests/unit/crash_rig.c fabtests/unit/crash_rig.h \
 	$(crash_record_sources) $(crash_image_sources)
 crash_wraps = -Wl,--wrap=malloc,--wrap=calloc,--wrap=reallocarray,--wrap=mmap
