@@ -76,6 +76,14 @@ fabtests_unit_test_crash_choice_SOURCES = fabtests/unit/test_crash_choice.c \
 	fabtests/fault/crash_choice.c fabtests/fault/crash_choice.h
 fabtests_unit_test_crash_choice_LDADD = $(CRITERION_LIBS)
 
+unit_tests += fabtests/unit/test_crash_trace
+fabtests_unit_test_crash_trace_SOURCES = fabtests/unit/test_crash_trace.c \
+	fabtests/unit/never_called.h util/crashtest/trace.c \
+	util/crashtest/trace.h
+fabtests_unit_test_crash_trace_LDFLAGS = \
+	-Wl,--wrap=waitpid,--wrap=ptrace,--wrap=kill
+fabtests_unit_test_crash_trace_LDADD = $(CRITERION_LIBS)
+
 crash_rig = fabtests/unit/crash_rig.c fabtests/unit/crash_rig.h \
 	$(crash_record_sources) $(crash_image_sources)
 crash_wraps = -Wl,--wrap=malloc,--wrap=calloc,--wrap=reallocarray,--wrap=mmap
