@@ -238,6 +238,10 @@ void frame_shut(struct frame_conn *c)
 static void take_open(struct frame_conn *c, const struct tcp_head *h,
 		      const uint8_t *data, size_t len)
 {
+	if (len > sizeof(c->data)) {
+		end_connection(c, EMSGSIZE);
+		return;
+	}
 	c->data_len = len;
 	memcpy(c->data, data, len);
 	if (h->type == RP_TCP_REJECT) {

@@ -84,6 +84,11 @@ fabtests_unit_test_crash_trace_LDFLAGS = \
 	-Wl,--wrap=waitpid,--wrap=ptrace,--wrap=kill
 fabtests_unit_test_crash_trace_LDADD = $(CRITERION_LIBS)
 
+unit_tests += fabtests/unit/test_frame_peer
+fabtests_unit_test_frame_peer_SOURCES = fabtests/unit/test_frame_peer.c \
+	fabtests/fault/frame_peer.c fabtests/fault/frame_peer.h
+fabtests_unit_test_frame_peer_LDADD = prov/rc/librc.la prov/core/libcore.la $(CRITERION_LIBS)
+
 crash_rig = fabtests/unit/crash_rig.c fabtests/unit/crash_rig.h \
 	$(crash_record_sources) $(crash_image_sources)
 crash_wraps = -Wl,--wrap=malloc,--wrap=calloc,--wrap=reallocarray,--wrap=mmap
