@@ -71,11 +71,6 @@ fabtests_unit_test_crash_filter_SOURCES = fabtests/unit/test_crash_filter.c \
 fabtests_unit_test_crash_filter_LDFLAGS = -Wl,--wrap=syscall
 fabtests_unit_test_crash_filter_LDADD = $(CRITERION_LIBS)
 
-unit_tests += fabtests/unit/test_crash_choice
-fabtests_unit_test_crash_choice_SOURCES = fabtests/unit/test_crash_choice.c \
-	fabtests/fault/crash_choice.c fabtests/fault/crash_choice.h
-fabtests_unit_test_crash_choice_LDADD = $(CRITERION_LIBS)
-
 unit_tests += fabtests/unit/test_crash_trace
 fabtests_unit_test_crash_trace_SOURCES = fabtests/unit/test_crash_trace.c \
 	fabtests/unit/never_called.h util/crashtest/trace.c \
@@ -83,6 +78,11 @@ fabtests_unit_test_crash_trace_SOURCES = fabtests/unit/test_crash_trace.c \
 fabtests_unit_test_crash_trace_LDFLAGS = \
 	-Wl,--wrap=waitpid,--wrap=ptrace,--wrap=kill
 fabtests_unit_test_crash_trace_LDADD = $(CRITERION_LIBS)
+
+unit_tests += fabtests/unit/test_crash_choice
+fabtests_unit_test_crash_choice_SOURCES = fabtests/unit/test_crash_choice.c \
+	fabtests/fault/crash_choice.c fabtests/fault/crash_choice.h
+fabtests_unit_test_crash_choice_LDADD = $(CRITERION_LIBS)
 
 unit_tests += fabtests/unit/test_frame_peer
 fabtests_unit_test_frame_peer_SOURCES = fabtests/unit/test_frame_peer.c \
@@ -604,7 +604,9 @@ EXTRA_DIST += $(rc_device) \
 	fabtests/unit/test_shim_attach.c fabtests/unit/test_shim_mr.c \
 	fabtests/unit/test_shim_post.c fabtests/unit/test_shim_target.c \
 	fabtests/unit/test_shim_side_conn.c fabtests/unit/test_shim_ring.c \
-	fabtests/unit/test_shim_write.c
+	fabtests/unit/test_shim_write.c \
+	fabtests/unit/test_shim_preload_calls.c \
+	fabtests/unit/test_shim_preload_client.c
 if HAVE_VERBS
 shim_ldadd = prov/verbs/libshim.la prov/core/libcore.la $(VERBS_LIBS) $(CRITERION_LIBS)
 
@@ -660,6 +662,24 @@ unit_tests += fabtests/unit/test_shim_side_conn
 fabtests_unit_test_shim_side_conn_SOURCES = fabtests/unit/test_shim_side_conn.c $(rc_device)
 fabtests_unit_test_shim_side_conn_LDADD = $(shim_ldadd)
 fabtests_unit_test_shim_side_conn_LDFLAGS = $(shim_ldflags)
+
+# The preload's files compile with each release of rdma-core.
+unit_tests += fabtests/unit/test_shim_preload_calls
+fabtests_unit_test_shim_preload_calls_SOURCES = \
+	fabtests/unit/test_shim_preload_calls.c $(pre_sources)
+fabtests_unit_test_shim_preload_calls_CPPFLAGS = $(AM_CPPFLAGS)
+fabtests_unit_test_shim_preload_calls_LDADD = $(shim_ldadd)
+fabtests_unit_test_shim_preload_calls_LDFLAGS = -Wl,--wrap=dlsym \
+	-Wl,--wrap=rp_device_native -Wl,--wrap=rp_builders_supported
+
+unit_tests += fabtests/unit/test_shim_preload_client
+fabtests_unit_test_shim_preload_client_SOURCES = \
+	fabtests/unit/test_shim_preload_client.c $(rc_device) \
+	prov/verbs/preload/client.c prov/verbs/preload/preload.h
+fabtests_unit_test_shim_preload_client_CPPFLAGS = $(AM_CPPFLAGS)
+fabtests_unit_test_shim_preload_client_LDADD = $(shim_ldadd)
+fabtests_unit_test_shim_preload_client_LDFLAGS = $(shim_ldflags) \
+	-Wl,--wrap=poll
 
 endif
 endif

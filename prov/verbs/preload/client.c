@@ -31,20 +31,19 @@ static int wait_for(int fd, short what, uint64_t until)
 	return n < 0 ? errno : n ? 0 : ETIMEDOUT;
 }
 
-/* Send or receive one message, all RP_RENDEZVOUS_LEN bytes. */
-static int transfer_message(int fd, uint8_t msg[RP_RENDEZVOUS_LEN], bool out,
-			    uint64_t until)
+/* Send or receive the bytes of one message from *at on. until 0: never wait. */
+static int transfer_message(int fd, uint8_t msg[RP_RENDEZVOUS_LEN], size_t *at,
+			    bool out, uint64_t until)
 {
-	size_t at = 0, left;
 	ssize_t n;
 	int ret = 0;
 
-	while (!ret && at < RP_RENDEZVOUS_LEN) {
-		left = RP_RENDEZVOUS_LEN - at;
-		n = out ? send(fd, msg + at, left, MSG_NOSIGNAL)
-			: read(fd, msg + at, left);
+	while (!ret && *at < RP_RENDEZVOUS_LEN) {
+		const size_t left = RP_RENDEZVOUS_LEN - *at;
+		n = out ? send(fd, msg + *at, left, MSG_NOSIGNAL)
+			: read(fd, msg + *at, left);
 		if (n > 0)
-			at += (size_t)n;
+			*at += (size_t)n;
 		else if (!n)
 			ret = ECONNRESET;
 		else if (errno == EAGAIN)
@@ -58,17 +57,22 @@ static int transfer_message(int fd, uint8_t msg[RP_RENDEZVOUS_LEN], bool out,
 static int send_message(int fd, const struct rp_rendezvous *m, uint64_t until)
 {
 	uint8_t msg[RP_RENDEZVOUS_LEN];
+	size_t at = 0;
 
 	return -rp_rendezvous_put(msg, m)
-		       ?: transfer_message(fd, msg, true, until);
+		       ?: transfer_message(fd, msg, &at, true, until);
 }
 
-static int receive_message(int fd, struct rp_rendezvous *m, uint64_t until)
+/* ETIMEDOUT: r->msg keeps the part that has come, for the next call. */
+static int receive_message(struct rp_pre_qp *r, int fd, struct rp_rendezvous *m,
+			   uint64_t until)
 {
-	uint8_t msg[RP_RENDEZVOUS_LEN];
+	int ret = transfer_message(fd, r->msg, &r->msg_len, false, until);
 
-	return transfer_message(fd, msg, false, until)
-		       ?: -rp_rendezvous_get(msg, m);
+	if (ret)
+		return ret;
+	r->msg_len = 0;
+	return -rp_rendezvous_get(r->msg, m);
 }
 
 bool rp_pre_gid_to_addr(const union ibv_gid *gid, uint32_t scope, uint16_t port,
@@ -91,7 +95,7 @@ static int connect_port(const struct rp_pre_qp *r, uint16_t port,
 {
 	struct sockaddr_in6 to, from;
 	socklen_t len = sizeof(int);
-	int fd, err;
+	int fd, err = 0;
 
 	if (!rp_pre_gid_to_addr(&r->peer_gid, r->scope, port, &to) ||
 	    !rp_pre_gid_to_addr(&r->gid, r->scope, 0, &from)) {
@@ -101,7 +105,6 @@ static int connect_port(const struct rp_pre_qp *r, uint16_t port,
 	fd = socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -1;
-	err = 0;
 	setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &err, sizeof(err));
 	if (bind(fd, (struct sockaddr *)&from, sizeof(from)))
 		goto fail;
@@ -110,9 +113,7 @@ static int connect_port(const struct rp_pre_qp *r, uint16_t port,
 	if (errno != EINPROGRESS)
 		goto fail;
 	errno = wait_for(fd, POLLOUT, until);
-	if (errno)
-		goto fail;
-	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len))
+	if (errno || getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len))
 		goto fail;
 	if (!err)
 		return fd;
@@ -166,16 +167,15 @@ static int connect_any(struct rp_pre_qp *r, const struct rp_rendezvous *call)
 				return errno;
 			continue;
 		}
-		last = send_message(fd, call, until);
-		if (!last)
-			last = receive_message(fd, &m, until);
+		r->msg_len = 0;
+		last = send_message(fd, call, until)
+			       ?: receive_message(r, fd, &m, until);
 		if (!last && is_found_reply(r, &m)) {
 			ret = rp_pre_side_connect(r, &m.side);
-			if (!ret) {
+			if (ret)
+				close(fd);
+			else
 				r->fd = fd;
-				return 0;
-			}
-			close(fd);
 			return ret;
 		}
 		close(fd);
@@ -247,6 +247,9 @@ static int release_region(struct rp_pre_qp *r, uint32_t rkey)
 	size_t room = r->recalled_room ? 2 * r->recalled_room : 16;
 	void *p;
 
+	/* Each descriptor is recalled once, so RECALLs come to an end. */
+	if (!r->granted)
+		return EBADMSG;
 	if (r->nrecalled == r->recalled_room) {
 		p = reallocarray(r->recalled, room, sizeof(*r->recalled));
 		if (!p)
@@ -255,22 +258,21 @@ static int release_region(struct rp_pre_qp *r, uint32_t rkey)
 		r->recalled_room = room;
 	}
 	r->recalled[r->nrecalled++] = rkey;
-	return send_message(r->fd, &m, rp_pre_now() + rp_shim_timeout());
+	r->granted--;
+	return send_message(r->fd, &m, 0);
 }
 
 void rp_pre_receive(struct rp_pre_qp *r)
 {
-	uint64_t until = rp_pre_now() + rp_shim_timeout();
 	struct rp_rendezvous m;
-	uint8_t byte;
-	ssize_t n;
+	int ret;
 
 	while (r->fd >= 0) {
-		n = recv(r->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		ret = receive_message(r, r->fd, &m, 0);
+		if (ret == ETIMEDOUT)
 			return;
-		if (n < 1 || receive_message(r->fd, &m, until) ||
-		    m.type != RP_RENDEZVOUS_RECALL || release_region(r, m.rkey))
+		if (ret || m.type != RP_RENDEZVOUS_RECALL ||
+		    release_region(r, m.rkey))
 			drop_connection(r);
 	}
 }
@@ -296,23 +298,20 @@ static int get_descriptor(struct rp_pre_qp *r, uint32_t rkey, struct rp_desc *d)
 	int ret = r->fd < 0 ? ENOTCONN : send_message(r->fd, &question, until);
 
 	while (!ret) {
-		ret = receive_message(r->fd, &m, until);
-		if (ret)
-			break;
-		if (m.type == RP_RENDEZVOUS_RECALL) {
+		ret = receive_message(r, r->fd, &m, until);
+		if (!ret && m.type == RP_RENDEZVOUS_RECALL) {
 			ret = release_region(r, m.rkey);
 			continue;
 		}
-		if (m.type != RP_RENDEZVOUS_DESC || m.rkey != rkey ||
+		if (ret || m.type != RP_RENDEZVOUS_DESC || m.rkey != rkey ||
 		    m.desc.qp_num != r->peer_num)
-			ret = EBADMSG;
-		else
-			*d = m.desc;
-		break;
+			break;
+		r->granted++;
+		*d = m.desc;
+		return 0;
 	}
-	if (ret)
-		drop_connection(r);
-	return ret;
+	drop_connection(r);
+	return ret ?: EBADMSG;
 }
 
 void rp_pre_region_get(struct rp_pre_qp *r, uint32_t rkey)
@@ -357,6 +356,6 @@ void rp_pre_disconnect(struct rp_pre_qp *r)
 	}
 	atomic_store(&r->state, RP_PRE_NEW);
 	r->all_recalled = false;
-	r->nrecalled = 0;
+	r->nrecalled = r->granted = 0;
 	pthread_mutex_unlock(&r->client_lock);
 }

@@ -379,7 +379,7 @@ static struct ibv_qp *create_qp_ex(struct ibv_context *ctx,
 	const bool builders = attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 	const uint64_t send_ops = builders ? attr->send_ops_flags : 0;
 	struct rp_pre_ctx *c = rp_pre_ctx_find(ctx);
-	bool no_sge = !attr->cap.max_send_sge;
+	const bool no_sge = !attr->cap.max_send_sge;
 	struct rp_pre_qp *r;
 	struct ibv_qp *qp;
 
@@ -396,7 +396,6 @@ static struct ibv_qp *create_qp_ex(struct ibv_context *ctx,
 		if (r) {
 			r->no_sge = no_sge;
 		} else {
-			no_sge = false;
 			base.destroy_qp(qp);
 			qp = NULL;
 		}

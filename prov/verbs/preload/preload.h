@@ -79,9 +79,11 @@ struct rp_pre_qp {
 	pthread_mutex_t client_lock;
 	struct rp_remote_cfg cfg;
 	_Atomic(int) state; /* enum rp_pre_state */
-	int fd;		    /* socket to the peer's server; or -1 */
+	_Atomic(int) fd;    /* socket to the peer's server; or -1 */
+	uint8_t msg[RP_RENDEZVOUS_LEN];
+	size_t msg_len;	    /* received bytes of msg */
 	uint32_t *recalled; /* rkeys of deregistered regions */
-	size_t nrecalled, recalled_room;
+	size_t nrecalled, recalled_room, granted; /* granted, not recalled */
 	bool all_recalled;
 };
 enum rp_pre_state {
@@ -100,7 +102,7 @@ void rp_pre_ex_init(struct rp_pre_qp *r);
 void rp_pre_lookup(struct rp_pre_qp *r);
 /* Between start and complete: get a region's descriptor, or an empty one. */
 void rp_pre_region_get(struct rp_pre_qp *r, uint32_t rkey);
-/* With client_lock: handle all messages on r->fd. */
+/* With client_lock: handle all messages on r->fd, and wait for none. */
 void rp_pre_receive(struct rp_pre_qp *r);
 void rp_pre_disconnect(struct rp_pre_qp *r);
 /* Connect the side connection, unless it is connected. 0 or an errno. */

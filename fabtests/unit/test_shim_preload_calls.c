@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The preload's calls of a program, on functions that do nothing or fail. */
+#include "config.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "verbs/preload/preload.h"
+
+static struct verbs_context device = {
+	.sz = sizeof(device),
+};
+static struct ibv_qp qp;
+static uint32_t given_sge; /* max_send_sge that the device has got */
+static bool device_fails;
+static int destroyed;
+
+/* --- libibverbs --- */
+
+static struct ibv_context *open_device(struct ibv_device *d)
+{
+	(void)d;
+	return &device.context;
+}
+
+static int destroy_qp(struct ibv_qp *q)
+{
+	(void)q;
+	destroyed++;
+	return 0;
+}
+
+static void nothing(void)
+{
+}
+
+void *__wrap_dlsym(void *handle, const char *name);
+void *__wrap_dlsym(void *handle, const char *name)
+{
+	void (*f)(void) = nothing;
+	void *p;
+
+	(void)handle;
+	if (!strcmp(name, "ibv_open_device"))
+		f = (void (*)(void))open_device;
+	else if (!strcmp(name, "ibv_destroy_qp"))
+		f = (void (*)(void))destroy_qp;
+	memcpy(&p, &f, sizeof(p));
+	return p;
+}
+
+struct ibv_pd *ibv_alloc_pd(struct ibv_context *c)
+{
+	static struct ibv_pd pd;
+
+	pd.context = c;
+	return &pd;
+}
+
+int ibv_dealloc_pd(struct ibv_pd *pd)
+{
+	(void)pd;
+	return 0;
+}
+
+int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *attr)
+{
+	(void)c;
+	attr->max_cqe = 64;
+	return 0;
+}
+
+static struct ibv_qp *create_qp(struct ibv_context *c,
+				struct ibv_qp_init_attr_ex *attr)
+{
+	(void)c;
+	given_sge = attr->cap.max_send_sge;
+	return device_fails ? NULL : &qp;
+}
+
+static int query_device(struct ibv_context *c,
+			const struct ibv_query_device_ex_input *input,
+			struct ibv_device_attr_ex *attr, size_t size)
+{
+	(void)c;
+	(void)input;
+	(void)attr;
+	(void)size;
+	return 0;
+}
+
+/* --- the shim --- */
+
+unsigned int __wrap_rp_device_native(struct ibv_pd *pd);
+unsigned int __wrap_rp_device_native(struct ibv_pd *pd)
+{
+	(void)pd;
+	return 0;
+}
+
+bool __wrap_rp_builders_supported(struct ibv_pd *pd, uint64_t ops);
+bool __wrap_rp_builders_supported(struct ibv_pd *pd, uint64_t ops)
+{
+	(void)pd;
+	(void)ops;
+	return true;
+}
+
+static void calls_start(void)
+{
+	device.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
+	device.create_qp_ex = create_qp;
+	device.query_device_ex = query_device;
+	device_fails = false;
+	destroyed = 0;
+	cr_assert_eq(ibv_open_device(NULL), &device.context);
+	cr_assert_neq(device.create_qp_ex, create_qp);
+}
+
+TestSuite(shim_preload_calls, .init = calls_start);
+
+/* The device needs one SGE for the shim's READs; the program asked for none. */
+Test(shim_preload_calls, failed_creation_leaves_the_attributes_as_they_were)
+{
+	struct ibv_qp_init_attr_ex attr = {
+		.qp_type = IBV_QPT_RC,
+		.comp_mask = IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+	};
+	const uint64_t ops = RP_QP_EX_WITH_FLUSH | IBV_QP_EX_WITH_RDMA_WRITE;
+
+	for (int i = 0; i < 2; i++) {
+		device_fails = i;
+		attr.send_ops_flags = ops;
+		given_sge = 0;
+		/* This queue pair has no completion queue of the preload. */
+		cr_assert_null(device.create_qp_ex(&device.context, &attr));
+		cr_assert_eq(given_sge, 1u);
+		cr_assert_eq(attr.cap.max_send_sge, 0u, "%d", i);
+		cr_assert_eq(attr.send_ops_flags, ops);
+	}
+	cr_assert_eq(destroyed, 1);
+}
