@@ -161,11 +161,25 @@ static void guessed_keys(void)
 	    STALE_AT_ONCE + STALE_PER_S * (now_ns() - begun) / 1000000000)
 		complain("too many guesses are refused as stale", stale,
 			 refused);
+	if (!stale)
+		complain("no guess is refused as stale", i, refused);
 	conn_ensure();
 	await_honest_commits(20);
 }
 
 /* --- many connections --- */
+
+/* Wait until the target has sent so many replies in this attack. */
+static void await_answers(uint64_t n)
+{
+	const uint64_t until = now_ns() + 5000000000ull;
+
+	while (atomic_load(&world->answers) < n && now_ns() < until)
+		frame_poll(&me);
+	if (atomic_load(&world->answers) < n)
+		complain("messages are not answered",
+			 atomic_load(&world->answers), n);
+}
 
 static void send_good(struct frame_conn *c, const uint8_t *msg, size_t len)
 {
@@ -192,8 +206,11 @@ static int dial_raw(void)
 static void half_open(void)
 {
 	uint8_t bytes[64];
+	unsigned int before;
 	int fd[300];
 
+	audit_target();
+	before = world->audit.fds;
 	for (int i = 0; i < 300; i++) {
 		fd[i] = dial_raw();
 		atomic_fetch_add(&world->sent, 1);
@@ -205,6 +222,9 @@ static void half_open(void)
 	}
 	await_honest_commits(50);
 	audit_target();
+	if (world->audit.fds <= before)
+		complain("no half-open connection is accepted", before,
+			 world->audit.fds);
 	bye();
 	/*
 	 * While they are open, the target accepts a new connection with a right
@@ -236,6 +256,7 @@ static void many_sessions(void)
 			send_good(c[i], msg, request(msg, &g, 1, 1, 0));
 	await_honest_commits(50);
 	audit_target();
+	await_answers(4 * MANY);
 	for (size_t i = 0; i < MANY; i++)
 		frame_end(c[i]);
 	await_honest_commits(20);
@@ -295,6 +316,9 @@ static void gone_in_the_middle(void)
 			hello_bytes[17] ^= 1;
 		if (i % 4 > 1) {
 			c = enter();
+			if (!c->was_up)
+				complain("a connection is not made",
+					 (uint64_t)i, 0);
 		} else {
 			c = frame_dial(&me, &to, hello_bytes, len);
 			atomic_fetch_add(&world->sent, 1);
@@ -338,7 +362,8 @@ static void never_read(void)
 	for (size_t i = 0; i < 32; i++) {
 		c[i] = frame_dial(&me, &to, hello_bytes,
 				  hello(hello_bytes, rnd()));
-		frame_wait(c[i], 5000);
+		if (frame_wait(c[i], 5000) != FRAME_UP)
+			complain("a connection is not made", i, 0);
 	}
 	/* Post requests without polling, so that replies fill the socket. */
 	for (int k = 0; k < 400; k++)
@@ -347,6 +372,7 @@ static void never_read(void)
 				atomic_fetch_add(&world->sent, 1);
 	await_honest_commits(50);
 	audit_target();
+	await_answers(32);
 	for (size_t i = 0; i < 32; i++)
 		frame_end(c[i]);
 	await_honest_commits(20);
