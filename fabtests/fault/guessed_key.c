@@ -171,7 +171,7 @@ static const char *one_reply_row(enum call call)
 					guesses[i % KINDS],
 					(long long)(reply >> 32), (int)reply);
 	}
-	return NULL;
+	return first == NO_REPLY ? "no wrong key gets a reply" : NULL;
 }
 
 /*
@@ -226,6 +226,8 @@ static const char *slowed_row(void)
 	}
 	printf("# %d guesses got a reply in %.2f s, %d lines logged\n",
 	       answered, ended - began, bed_daemon_logged(&target, "key"));
+	if (!answered)
+		return "no wrong key gets a reply";
 	if (answered > PER_S * (ended - began) + 16)
 		return bed_says("%d wrong keys get a reply in %.2f s", answered,
 				ended - began);
@@ -257,12 +259,16 @@ static const char *honest_row(void)
 	uint64_t bytes[8] = {1};
 	struct bed b, honest;
 	struct bed_op *op;
+	int answered = 0;
 	double end;
 
 	unverified_open(&b, NULL);
 	unverified_open(&honest, NULL);
 	for (unsigned int i = 0; i < 8; i++)
-		present_key(&b, QUERY, guess_key(i % KINDS, i));
+		answered += present_key(&b, QUERY, guess_key(i % KINDS, i)) !=
+			    NO_REPLY;
+	if (!answered)
+		return "no wrong key gets a reply";
 	honest.card.pool_key = target.export.key;
 	for (end = bed_now() + BED_RECOVERY_SECONDS; bed_now() < end;) {
 		op = calloc(1, sizeof(*op));
@@ -337,6 +343,55 @@ static void bare_open(struct bed *b, bool listener)
 	bed_daemon_visit(b, &c, "tcp");
 }
 
+/* Has post_bare() of bytes 4 changed the target's 1, or read it? */
+static bool has_effect(enum bare what, const volatile char *buf,
+		       const volatile char *mem)
+{
+	return what == READ	    ? buf[0] == 1
+	       : what == BARE_WRITE ? mem[0] == 4
+				    : mem[0] == 2;
+}
+
+/* The same access does get to a program that has an endpoint of the base. */
+static const char *bare_control(enum bare what)
+{
+	const struct pair_opts o = {.caps = FI_ATOMIC, .prov = "tcp"};
+	const double end = bed_now() + BED_DEADLINE;
+	static struct bed_op op;
+	static char buf[64], mem[4096] __attribute__((aligned(8)));
+	struct fid_mr *mr;
+	struct side open;
+	struct card c;
+	uint64_t addr;
+	struct bed b;
+	ssize_t ret;
+
+	memset(buf, 4, sizeof(buf));
+	mem[0] = 1;
+	side_open(&open, &o);
+	MUST(fi_mr_reg(open.domain, mem, sizeof(mem),
+		       FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 1, 0, &mr, NULL));
+	addr = open.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR
+		       ? (uintptr_t)mem
+		       : 0;
+	side_card(&open, &c);
+	bed_daemon_visit(&b, &c, "tcp");
+	while ((ret = post_bare(&b, what, buf, fi_mr_key(mr), addr, &op)) ==
+		       -FI_EAGAIN &&
+	       bed_now() < end) {
+		bed_poll(&b);
+		side_poke(&open);
+	}
+	while (!ret && !has_effect(what, buf, mem) && bed_now() < end) {
+		bed_poll(&b);
+		side_poke(&open);
+	}
+	MUST(fi_close(&b.s.ep->fid));
+	MUST(fi_close(&mr->fid));
+	side_close(&open);
+	return has_effect(what, buf, mem) ? NULL : "a bare access gets nowhere";
+}
+
 /*
  * On the bare base no number made from a key gives access to the pool: the
  * daemon has no endpoint of the base, and the listener that the key names
@@ -355,7 +410,7 @@ static const char *bare_row(enum bare what)
 	};
 	const uint64_t addrs[] = {target.export.addr, 0,
 				  target.export.addr + 65536, 65536};
-	const char *pool = pool_bytes();
+	const char *pool = pool_bytes(), *wrong = bare_control(what);
 	char *before = malloc(pool_size);
 	static char buf[64];
 	struct bed_op *op;
@@ -364,6 +419,8 @@ static const char *bare_row(enum bare what)
 
 	if (!before)
 		MUST(-FI_ENOMEM);
+	if (wrong)
+		return wrong;
 	memcpy(before, pool, pool_size);
 	for (size_t k = 0; k < sizeof(keys) / sizeof(*keys); k++) {
 		for (size_t a = 0; a < sizeof(addrs) / sizeof(*addrs); a++) {
@@ -434,9 +491,12 @@ static size_t make_variant(int i, uint8_t *out, uint64_t salt)
 	}
 }
 
-/* Send msg, then receive until the connection ends or is silent for 0.5 s. */
+/*
+ * Send msg, then receive until the connection ends (*ended) or is silent for
+ * 0.5 s.
+ */
 static ssize_t exchange(uint16_t port, const uint8_t *msg, size_t len,
-			uint8_t *back, size_t size)
+			uint8_t *back, size_t size, bool *ended)
 {
 	struct sockaddr_in to = {
 		.sin_family = AF_INET,
@@ -455,6 +515,7 @@ static ssize_t exchange(uint16_t port, const uint8_t *msg, size_t len,
 		n = recv(fd, back + got, size - got, 0);
 		got += n > 0 ? (size_t)n : 0;
 	}
+	*ended = n <= 0;
 	close(fd);
 	return (ssize_t)got;
 }
@@ -465,6 +526,7 @@ static const char *raw_row(void)
 	ssize_t n, first_n = 0;
 	uint16_t ports[16];
 	int nports = bed_ports(target.pid, ports, 16), tried = 0;
+	bool ended, seen;
 
 	for (int p = 0; p < nports; p++) {
 		/*
@@ -473,10 +535,12 @@ static const char *raw_row(void)
 		 */
 		if (ports[p] == target.where.port)
 			continue;
+		seen = false;
 		for (int i = 0; i < VARIANTS; i++) {
 			n = exchange(ports[p], msg, make_variant(i, msg, 7),
-				     back, sizeof(back));
+				     back, sizeof(back), &ended);
 			tried += n >= 0;
+			seen |= n > 0 || (!n && ended);
 			/*
 			 * Some variants are incomplete messages, which get no
 			 * reply.
@@ -490,6 +554,9 @@ static const char *raw_row(void)
 			memcpy(first, back, (size_t)n);
 			first_n = n;
 		}
+		if (!seen)
+			return bed_says("port %u neither replies nor ends",
+					ports[p]);
 		first_n = 0;
 	}
 	return tried ? NULL : "found no port";
@@ -568,7 +635,7 @@ static const char *connect_row(void)
 					"%llx",
 					i, (long long)reply, (long long)first);
 	}
-	return NULL;
+	return first == NO_REPLY ? "no connection gets a reply" : NULL;
 }
 
 /* --- the table of rows --- */
