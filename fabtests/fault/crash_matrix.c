@@ -156,6 +156,31 @@ static void collect_workers(void)
 		}
 }
 
+/* Say what --cell and --method leave to run, if that is nothing. */
+static bool is_any_selected(void)
+{
+	bool cell = !crash_opt.cell, method = !crash_opt.method;
+
+	for (size_t i = 0; i < verdicts.n; i++) {
+		const struct verdict_cell *c = &verdicts.cells[i];
+
+		cell |= crash_opt.cell && !strcmp(crash_opt.cell, c->name);
+		for (size_t k = 0; crash_opt.method && k < c->n; k++)
+			method |= !strcmp(crash_opt.method, c->methods[k].name);
+	}
+	if (!cell)
+		fprintf(stderr, "--cell %s: no scenario has this name\n",
+			crash_opt.cell);
+	else if (!method)
+		fprintf(stderr, "--method %s: no method has this name\n",
+			crash_opt.method);
+	else if (!npairs)
+		fprintf(stderr, "--cell %s --method %s: no pair can be run\n",
+			crash_opt.cell ? crash_opt.cell : "(all)",
+			crash_opt.method ? crash_opt.method : "(all)");
+	return cell && method && npairs;
+}
+
 /*
  * Keep every N-th pair (--share). The seed chooses the first; its default is
  * the time, so that successive runs try different pairs.
@@ -459,6 +484,8 @@ int main(int argc, char **argv)
 	if (verdicts_read(crash_opt.tsv, &verdicts))
 		return 99;
 	collect_workers();
+	if (!is_any_selected())
+		return 2;
 	thin_pairs();
 	if (crash_opt.replay)
 		return replay_path();

@@ -24,6 +24,16 @@ trap 'rm -rf "$dir"' EXIT
 ln -s "$PWD/prov/pmsim/.libs/libpmsim-fi.so" \
 	"$PWD/fabtests/fault/.libs/librpmem-sim-fi.so" "$dir/" || exit 99
 export FI_PROVIDER_PATH=$PWD/$dir
+# A search of nothing would pass.
+for name in --cell --method; do
+	said=$("fabtests/fault/$matrix" --tsv "$src/verdicts.tsv" $name none \
+		2>&1) && said="status 0"
+	case $said in "$name none: "*) ;; *)
+		echo "$name none: $said"
+		exit 1
+		;;
+	esac
+done
 "$src/forbidden_pairs" "$src/verdicts.tsv" >"$dir/forbidden" || exit 99
 "fabtests/fault/$matrix" --tsv "$src/verdicts.tsv" \
 	--forbidden "$dir/forbidden" --json "$dir/figures.json" \
