@@ -4,6 +4,8 @@
  * completes, the bytes are on the local medium.
  */
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,8 +72,8 @@ static ssize_t read_commit(const struct iovec *iov, size_t n, uint64_t from)
 	return ret;
 }
 
-/* Does the shadow file hold these bytes of the pool? */
-static bool on_medium(const char *at, size_t len)
+/* Does the shadow file hold these bytes where the pool is at this address? */
+static bool on_medium(const void *want, const char *at, size_t len)
 {
 	static char bytes[65536];
 	const char *spec = strrchr(getenv("RPMEM_SHADOW"), ':');
@@ -79,7 +81,7 @@ static bool on_medium(const char *at, size_t len)
 	ssize_t n = pread(fd, bytes, len, at - s.pool);
 
 	close(fd);
-	return n == (ssize_t)len && !memcmp(bytes, at, len);
+	return n == (ssize_t)len && !memcmp(bytes, want, len);
 }
 
 /*
@@ -108,8 +110,8 @@ static const char *round_trip(int i, bool *kept)
 	if (memcmp(iov[0].iov_base, bytes, half) ||
 	    memcmp(iov[1].iov_base, bytes + half, len - half))
 		return "other bytes were read";
-	*kept = on_medium(iov[0].iov_base, half) &&
-		on_medium(iov[1].iov_base, len - half);
+	*kept = on_medium(bytes, iov[0].iov_base, half) &&
+		on_medium(bytes + half, iov[1].iov_base, len - half);
 	return NULL;
 }
 
@@ -230,14 +232,27 @@ static const char *bad_disk(struct duo *d)
 	return NULL;
 }
 
-/*
- * Poll until the bytes have arrived; the flush takes 2 seconds
- * (RPMEM_FAULT_MS).
- */
-static void poke_for(double seconds)
+/* Read, and poll until the flush of the bytes sleeps at its fault point. */
+static void start_flush(const struct iovec *iov)
 {
-	for (double end = duo_now() + seconds; duo_now() < end;)
+	const char *path = getenv("RPMEM_FAULT_LOG");
+
+	unlink(path);
+	if (read_commit(iov, 1, 0))
+		MUST(-1);
+	while (access(path, F_OK))
 		side_poke(&s);
+}
+
+static atomic_bool opened;
+
+/* Let the flush go on after a moment, in which fi_close() may return early. */
+static void *open_gate(void *arg)
+{
+	usleep(100000);
+	atomic_store(&opened, true);
+	close(open(getenv("RPMEM_FAULT_GATE"), O_WRONLY | O_CREAT, 0600));
+	return arg;
 }
 
 /* Closing the endpoint while the local flush is blocked cancels the read. */
@@ -247,13 +262,13 @@ static const char *closed_endpoint(struct duo *d)
 
 	open_pool(d);
 	iov = (struct iovec){s.pool, 8};
-	EXPECT(read_commit(&iov, 1, 0), 0);
-	poke_for(0.5);
+	start_flush(&iov);
 	EXPECT(fi_close(&s.ep->fid), 0);
 	EXPECT(side_wait(&s, &e, &err), 0);
 	EXPECT(err.prov_errno, RP_ST_CANCELED);
 	EXPECT(err.op_context == &iov, 1);
 	EXPECT(side_quiet(&s), 1);
+	open_gate(NULL);
 	EXPECT(fi_close(&s.pool_mr->fid), 0);
 	EXPECT(fi_close(&s.cq->fid), 0);
 	EXPECT(fi_close(&s.av->fid), 0);
@@ -265,12 +280,20 @@ static const char *closed_endpoint(struct duo *d)
 static const char *closed_region(struct duo *d)
 {
 	struct iovec iov;
+	pthread_t thread;
 
 	open_pool(d);
 	iov = (struct iovec){s.pool, 8};
-	EXPECT(read_commit(&iov, 1, 0), 0);
-	poke_for(0.5);
+	POST(&s, fi_write(s.ep, "flushed", 8, NULL, s.peer, c.pool_addr,
+			  c.pool_key, &iov));
+	EXPECT(side_wait(&s, &e, &err), 1);
+	start_flush(&iov);
+	EXPECT(on_medium("flushed", s.pool, 8), 0);
+	MUST(-pthread_create(&thread, NULL, open_gate, NULL));
 	EXPECT(fi_close(&s.pool_mr->fid), 0);
+	EXPECT(atomic_load(&opened), 1);
+	pthread_join(thread, NULL);
+	EXPECT(on_medium("flushed", s.pool, 8), 1);
 	EXPECT(side_wait(&s, &e, &err), 1);
 	EXPECT(side_quiet(&s), 1);
 	EXPECT(fi_close(&s.ep->fid), 0);
@@ -328,9 +351,13 @@ int main(void)
 	duo_case("without the flush nothing is kept", not_kept);
 	duo_faults("fail-flush");
 	duo_case("a bad disk", bad_disk);
-	duo_env("RPMEM_FAULT_MS", "2000");
+	snprintf(text, sizeof(text), "%s.log", getenv("RP_LOCAL_POOL"));
+	duo_env("RPMEM_FAULT_LOG", text);
 	duo_faults("slow-flush");
+	snprintf(text, sizeof(text), "%s.gate", getenv("RP_LOCAL_POOL"));
+	duo_env("RPMEM_FAULT_GATE", text);
 	duo_case("the endpoint is closed during the flush", closed_endpoint);
+	unlink(text);
 	duo_case("the region is closed during the flush", closed_region);
 	return tap_done();
 }

@@ -53,11 +53,14 @@ static void log_append(void)
 void rp_fault_sleep(void)
 {
 	const char *text = getenv("RPMEM_FAULT_MS");
-	long ms = text ? atol(text) : 0;
+	const char *gate = getenv("RPMEM_FAULT_GATE");
+	long ms = gate ? 1 : text ? atol(text) : 0;
 	struct timespec t = {ms / 1000, ms % 1000 * 1000000};
 
 	log_append();
-	nanosleep(&t, NULL);
+	do
+		nanosleep(&t, NULL);
+	while (gate && access(gate, F_OK));
 }
 
 #pragma weak rpmem_shadow_streamed
