@@ -169,6 +169,7 @@ fabtests_unit_test_librpmem_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS)
 if HAVE_NBDKIT
 unit_tests += fabtests/unit/test_nbd_plugin
 fabtests_unit_test_nbd_plugin_SOURCES = fabtests/unit/test_nbd_plugin.c \
+	fabtests/unit/never_called.h \
 	util/nbdkit/rpmem.c
 # With objects of its own: the plugin has others.
 fabtests_unit_test_nbd_plugin_CPPFLAGS = $(AM_CPPFLAGS) $(NBDKIT_CFLAGS)
@@ -405,6 +406,7 @@ fabtests_unit_test_plugpull_LDFLAGS = -Wl,--wrap=fdatasync
 
 unit_tests += fabtests/unit/test_redis_restore
 fabtests_unit_test_redis_restore_SOURCES = fabtests/unit/test_redis_restore.c \
+	fabtests/unit/never_called.h \
 	util/redis/folder.c util/redis/restore.c
 fabtests_unit_test_redis_restore_CPPFLAGS = $(AM_CPPFLAGS)
 fabtests_unit_test_redis_restore_LDADD = $(CRITERION_LIBS)

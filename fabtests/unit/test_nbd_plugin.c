@@ -3,7 +3,6 @@
 #include "config.h"
 
 #include <stdbool.h>
-#include <stdlib.h>
 
 #include <criterion/criterion.h>
 
@@ -11,6 +10,7 @@
 #include <nbdkit-plugin.h>
 
 #include "rpmem_pool.h"
+#include "unit/never_called.h"
 
 struct nbdkit_plugin *plugin_init(void);
 
@@ -30,29 +30,25 @@ const char *rpmem_pool_error(void)
 }
 
 /* The other calls are for requests, which these tests do not make. */
-#define NEVER(declaration)                                                     \
-	declaration                                                            \
-	{                                                                      \
-		abort();                                                       \
-	}
-NEVER(int rpmem_pool_open(struct rpmem_pool **p, const char *where,
-			  const struct rpmem_pool_attr *attr))
-NEVER(void rpmem_pool_close(struct rpmem_pool *p))
-NEVER(int rpmem_pool_commit(struct rpmem_pool *p))
-NEVER(int rpmem_pool_read(struct rpmem_pool *p, void *buf, size_t len,
-			  uint64_t offset))
-NEVER(int rpmem_pool_write(struct rpmem_pool *p, const void *buf, size_t len,
-			   uint64_t offset, unsigned int flags))
-NEVER(int rpmem_pool_zero(struct rpmem_pool *p, size_t len, uint64_t offset,
-			  unsigned int flags))
-NEVER(int rpmem_pool_member(struct rpmem_pool *p, unsigned int index,
-			    struct rpmem_pool_member *member))
-NEVER(void nbdkit_error(const char *fs, ...))
-NEVER(void nbdkit_set_error(int err))
-NEVER(char *nbdkit_absolute_path(const char *path))
-NEVER(int nbdkit_parse_bool(const char *str))
-NEVER(int nbdkit_parse_unsigned(const char *what, const char *str,
-				unsigned int *r))
+NEVER_CALLED(int rpmem_pool_open(struct rpmem_pool **p, const char *where,
+				 const struct rpmem_pool_attr *attr))
+NEVER_CALLED(void rpmem_pool_close(struct rpmem_pool *p))
+NEVER_CALLED(int rpmem_pool_commit(struct rpmem_pool *p))
+NEVER_CALLED(int rpmem_pool_read(struct rpmem_pool *p, void *buf, size_t len,
+				 uint64_t offset))
+NEVER_CALLED(int rpmem_pool_write(struct rpmem_pool *p, const void *buf,
+				  size_t len, uint64_t offset,
+				  unsigned int flags))
+NEVER_CALLED(int rpmem_pool_zero(struct rpmem_pool *p, size_t len,
+				 uint64_t offset, unsigned int flags))
+NEVER_CALLED(int rpmem_pool_member(struct rpmem_pool *p, unsigned int index,
+				   struct rpmem_pool_member *member))
+NEVER_CALLED(void nbdkit_error(const char *fs, ...))
+NEVER_CALLED(void nbdkit_set_error(int err))
+NEVER_CALLED(char *nbdkit_absolute_path(const char *path))
+NEVER_CALLED(int nbdkit_parse_bool(const char *str))
+NEVER_CALLED(int nbdkit_parse_unsigned(const char *what, const char *str,
+				       unsigned int *r))
 
 /* --- tests */
 

@@ -14,6 +14,7 @@
 
 #include <criterion/criterion.h>
 
+#include "unit/never_called.h"
 #include "util/bytes.h"
 #include "util/redis/folder.h"
 
@@ -71,17 +72,12 @@ int rpmem_log_trim(struct rpmem_log *log, uint64_t lsn)
 }
 
 /* No test opens or creates a log. */
-#define NEVER(declaration)                                                     \
-	declaration                                                            \
-	{                                                                      \
-		abort();                                                       \
-	}
-NEVER(int rp_libc_unlink(const char *path))
-NEVER(int rpmem_log_open(struct rpmem_log **log, const char *where,
-			 const struct rpmem_log_attr *attr))
-NEVER(void rpmem_log_close(struct rpmem_log *log))
-NEVER(int rpmem_log_create(const char *where,
-			   const struct rpmem_log_attr *attr))
+NEVER_CALLED(int rp_libc_unlink(const char *path))
+NEVER_CALLED(int rpmem_log_open(struct rpmem_log **log, const char *where,
+				const struct rpmem_log_attr *attr))
+NEVER_CALLED(void rpmem_log_close(struct rpmem_log *log))
+NEVER_CALLED(int rpmem_log_create(const char *where,
+				  const struct rpmem_log_attr *attr))
 
 /* --- tests */
 
