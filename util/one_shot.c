@@ -195,12 +195,17 @@ static int read_set(struct rp_one_shot *o, const char *path, struct set *s,
 		return 0;
 	}
 	/* The rest of the first line is empty, or a comment. */
-	if (fgets(line, sizeof(line), f) &&
-	    line[strspn(line, " \t\n")] != '#' && line[strspn(line, " \t\n")])
-		code = rp_err(err, RP_EXIT_FILE,
-			      "pool set '%s' has '%.100s' behind PMEMPOOLSET: "
-			      "put it on a line of its own",
-			      path, strtok(line, "\n"));
+	if (fgets(line, sizeof(line), f)) {
+		const char *rest = line + strspn(line, " \t\n");
+
+		line[strcspn(line, "\n")] = 0;
+		if (*rest && *rest != '#')
+			code = rp_err(
+				err, RP_EXIT_FILE,
+				"pool set '%s' has '%.100s' behind "
+				"PMEMPOOLSET: put it on a line of its own",
+				path, rest);
+	}
 	while (!code && fgets(line, sizeof(line), f))
 		code = parse_line(s, path, line, err);
 	fclose(f);

@@ -344,7 +344,7 @@ pool_set("option.set", "OPTION NOHDRS SINGLEHDR", f"2M {here}/a")
 refused(3, "'SINGLEHDR' behind OPTION NOHDRS", "create option.set")
 with open(f"{here}/target/first.set", "w") as f:
     f.write(f"PMEMPOOLSET 2M {here}/a\n")
-refused(3, f"' 2M {here}/a' behind PMEMPOOLSET", "create first.set")
+refused(3, f"'2M {here}/a' behind PMEMPOOLSET", "create first.set")
 assert not os.path.exists(f"{here}/a")
 pool_set("short.set", f"64K {here}/a")
 fails("EFBIG", "are needed", created(b"short.set"))
