@@ -24,7 +24,7 @@ writer=../fabtests/fault/log_writer
 says "has a log already" $writer 127.0.0.1:"$P":vol create 0
 says "has no log" $writer 127.0.0.1:"$P":other check
 says "at least 16384 bytes" $writer "$(at small)" create 0
-says "9 is no layout" $writer 127.0.0.1:"$P":other create 9
+says "9 is no layout; give one of enum rpmem_log_layout" $writer 127.0.0.1:"$P":other create 9
 says "names no pool" $writer 127.0.0.1:"$P" check
 says "2 logs need a pool of at least 32768 bytes" $writer \
 	"$(at small)@2/0" create 0

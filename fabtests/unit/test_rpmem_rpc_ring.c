@@ -247,3 +247,18 @@ Test(rpmem_rpc_ring, lack_of_memory_for_the_ring_is_named_so)
 	no_memory_for = 0;
 	rig_fini();
 }
+
+Test(rpmem_rpc_ring, refused_attribute_is_named)
+{
+	static const unsigned char zero[RPC_ID];
+	struct rpmem_rpc_attr attr = {.size = sizeof(attr), .threshold = 101};
+	struct rpmem_rpc *c;
+
+	cr_assert_eq(rpmem_rpc_connect(&c, "h:p", &attr), -EINVAL);
+	cr_assert(strstr(rpmem_rpc_error(), "attr->threshold is 101; give"),
+		  "%s", rpmem_rpc_error());
+	attr = (struct rpmem_rpc_attr){.size = sizeof(attr), .id = zero};
+	cr_assert_eq(rpmem_rpc_connect(&c, "h:p", &attr), -EINVAL);
+	cr_assert(strstr(rpmem_rpc_error(), "attr->id is all zeros; give"),
+		  "%s", rpmem_rpc_error());
+}

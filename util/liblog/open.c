@@ -356,7 +356,10 @@ int log_create(const struct log_io *io, uint32_t layout)
 	const int ret = check_room(io);
 
 	if (!ret && layout > RPMEM_LOG_REGISTER)
-		return log_error(-EINVAL, "%u is no layout", layout);
+		return log_error(-EINVAL,
+				 "%u is no layout; give one of enum "
+				 "rpmem_log_layout",
+				 layout);
 	return ret ?: run_call(io, layout, make);
 }
 
@@ -554,7 +557,9 @@ int rpmem_log_create(const char *where, const struct rpmem_log_attr *attr)
 	if (!ret && a.read_only)
 		ret = log_error(-EINVAL, "a log is not created to be read");
 	if (!ret && (unsigned int)a.layout > RPMEM_LOG_REGISTER)
-		ret = log_error(-EINVAL, "%u is no layout",
+		ret = log_error(-EINVAL,
+				"%u is no layout; give one of enum "
+				"rpmem_log_layout",
 				(unsigned int)a.layout);
 	if (ret)
 		return ret;

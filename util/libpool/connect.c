@@ -254,6 +254,9 @@ void pool_reconnect(struct rpmem_pool *p)
 	p->thread_runs = !pthread_create(&p->thread, NULL, connect_thread, p);
 	if (p->thread_runs)
 		return;
-	p->next.ret = rp_err(p->next.err, -ENOMEM, "no thread to reconnect");
+	p->next.ret = rp_err(p->next.err, -ENOMEM,
+			     "no thread to connect to pool '%s' again: allow "
+			     "more processes (ulimit -u)",
+			     p->name);
 	work_connected(p);
 }

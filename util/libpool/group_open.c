@@ -115,10 +115,14 @@ static int parse(struct pool_group *pg, const char *where, unsigned int *k)
 
 		if (n == GROUP_MEMBERS)
 			return pool_error(-EINVAL,
-					  "a group has at most %d members",
-					  GROUP_MEMBERS);
+					  "'%s' has more than the %d members "
+					  "that a group can have; leave some "
+					  "out",
+					  where, GROUP_MEMBERS);
 		if (!len)
-			return pool_error(-EINVAL, "'%s' names an empty member",
+			return pool_error(-EINVAL,
+					  "'%s' names an empty member; give "
+					  "HOST:POOL,HOST:POOL,...",
 					  where);
 		pg->places[n].where = strndup(s, len);
 		if (!pg->places[n].where)
@@ -126,15 +130,18 @@ static int parse(struct pool_group *pg, const char *where, unsigned int *k)
 		for (unsigned int i = 0; i < n; i++)
 			if (!strcmp(pg->places[i].where, pg->places[n].where))
 				return pool_error(-EINVAL,
-						  "'%s' is given twice",
+						  "'%s' is given twice; name "
+						  "each member once",
 						  pg->places[n].where);
 		s += len + 1;
 	}
 	if (!*k)
 		*k = n / 2 + 1;
 	if (*k > n)
-		return pool_error(-EINVAL, "k=%u is more than %u members", *k,
-				  n);
+		return pool_error(-EINVAL,
+				  "k=%u is more than %u members; give k=%u or "
+				  "less, or more members",
+				  *k, n, n);
 	pg->g.n = n;
 	return 0;
 }
@@ -179,7 +186,9 @@ static int not_open(struct pool_group *pg)
 					  "replied; check fi_rpmemd and its "
 					  "disk there",
 					  pg->places[i].where);
-	return pool_error(-ETIMEDOUT, "the group is not open yet");
+	return pool_error(-ETIMEDOUT,
+			  "group '%s' is not open yet: open it again",
+			  pg->p->name);
 }
 
 static int wait_open(struct pool_group *pg)
@@ -250,7 +259,10 @@ static int open_once(struct rpmem_pool **pool, const char *where,
 		pg->background_runs = !pthread_create(
 			&pg->background, NULL, pool_group_background, pg);
 		if (!pg->background_runs)
-			ret = pool_error(-ENOMEM, "no thread for the group");
+			ret = pool_error(-ENOMEM,
+					 "no thread for group '%s': allow more "
+					 "processes (ulimit -u)",
+					 where);
 	}
 	if (ret) {
 		pool_group_close(p);

@@ -363,7 +363,10 @@ int pool_group_start(struct pool_group *pg, unsigned int k)
 		m->of = pg;
 		m->index = i;
 		if (pthread_create(&m->thread, NULL, member_thread, m))
-			ret = pool_error(-ENOMEM, "no thread for a member");
+			ret = pool_error(-ENOMEM,
+					 "no thread for member %s: allow more "
+					 "processes (ulimit -u)",
+					 m->where);
 		else
 			m->thread_runs = true;
 	}

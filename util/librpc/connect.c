@@ -307,9 +307,13 @@ static int parse_attr(const struct rpmem_rpc_attr *attr,
 				 attr->size);
 	if (attr)
 		*a = *attr;
-	if (a->threshold > 100 || (a->id && !memcmp(a->id, zero, RPC_ID)))
-		return rpc_error(-EINVAL, "the threshold is at most 100, and "
-					  "an id is not all zeros");
+	if (a->threshold > 100)
+		return rpc_error(-EINVAL,
+				 "attr->threshold is %u; give 0 to 100 percent",
+				 a->threshold);
+	if (a->id && !memcmp(a->id, zero, RPC_ID))
+		return rpc_error(-EINVAL, "attr->id is all zeros; give another "
+					  "one, or NULL");
 	if (!a->threshold)
 		a->threshold = 100;
 	return 0;
