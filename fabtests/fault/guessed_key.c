@@ -526,7 +526,7 @@ static const char *raw_row(void)
 	ssize_t n, first_n = 0;
 	uint16_t ports[16];
 	int nports = bed_ports(target.pid, ports, 16), tried = 0;
-	bool ended, seen;
+	bool ended = false, seen;
 
 	for (int p = 0; p < nports; p++) {
 		/*
