@@ -223,6 +223,8 @@ log_sources = fabtests/unit/log_rig.c fabtests/unit/log_rig.h \
 	fabtests/fault/crash_choice.c fabtests/fault/crash_choice.h \
 	fabtests/unit/seeded.h
 fabtests_unit_test_rpmem_log_SOURCES = fabtests/unit/test_rpmem_log.c \
+	fabtests/unit/test_rpmem_log_refuse.c \
+	fabtests/unit/log_writer.c fabtests/unit/log_writer.h \
 	$(log_sources)
 fabtests_unit_test_rpmem_log_LDADD = util/liblog/liblog.la $(CRITERION_LIBS) $(XXHASH_LIBS) -lpthread
 fabtests_unit_test_rpmem_log_cuts_SOURCES = \

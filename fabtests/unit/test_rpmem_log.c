@@ -1,74 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* librpmem_log on a pool in memory: power cuts, readers, trims, errors. */
+/* librpmem_log on a pool in memory: power cuts, readers, threads, errors. */
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <criterion/criterion.h>
 
-#include "log_rig.h"
-
-#define MODEL 4096u
-#define LEN   700u
-#define BATCH 3u
-
-/* The entries of all writers that the log must have, in order. */
-struct model {
-	struct model_entry {
-		uint64_t lsn, next;
-		uint32_t len, seed;
-	} v[MODEL];
-	unsigned int n;	    /* entries submitted or recovered */
-	unsigned int acked; /* entries acknowledged */
-	unsigned int first; /* index of the oldest entry kept */
-};
-
-static void fill_entry(unsigned char *to, const struct model_entry *it)
-{
-	for (uint32_t i = 0; i < it->len; i++)
-		to[i] = (unsigned char)(it->seed * 2654435761u >> (i % 25));
-}
-
-/* One append by a writer, and where its entries are in the model. */
-struct append_batch {
-	struct rpmem_log_op op;
-	unsigned int from, count;
-};
-
-struct log_test {
-	struct rig rig;
-	struct seeded rnd;
-	struct rig_port port, reader_port;
-	struct rpmem_log *log;
-	struct model m;
-	struct append_batch batches[256];
-	unsigned int nbatches, done;
-};
-
-static void start_life(struct log_test *l, uint64_t length, uint32_t layout)
-{
-	struct log_io io;
-
-	l->rnd = seeded_start();
-	rig_init(&l->rig, &l->rnd, length);
-	l->port.rig = l->reader_port.rig = &l->rig;
-	io = rig_io(&l->port);
-	/* Make sure that the random bytes are no superblock. */
-	l->rig.visible[0] = l->rig.visible[LOG_SLOT] = 0;
-	cr_assert_eq(log_create(&io, layout), 0, "%s", rpmem_log_error());
-}
-
-static void open_log(struct log_test *l)
-{
-	const struct log_io io = rig_io(&l->port);
-
-	cr_assert_eq(log_open(&l->log, &io, false), 0, "seed %" PRIu64 ": %s",
-		     l->rnd.seed, rpmem_log_error());
-	l->nbatches = l->done = 0;
-}
+#include "log_writer.h"
 
 /* Close the handle without writing anything, as if its process were killed. */
 static void kill_writer(struct log_test *l)
@@ -76,58 +16,6 @@ static void kill_writer(struct log_test *l)
 	l->log->failed = -EIO; /* makes close() publish nothing */
 	rpmem_log_close(l->log);
 	l->log = NULL;
-}
-
-static void submit_append(struct log_test *l)
-{
-	unsigned char bytes[BATCH][LEN];
-	struct iovec v[BATCH];
-	struct append_batch *b = &l->batches[l->nbatches];
-	struct model *m = &l->m;
-	uint64_t lsn;
-	int ret;
-
-	*b = (struct append_batch){.from = m->n};
-	b->count = 1 + (unsigned int)seeded_below(&l->rnd, BATCH);
-	for (unsigned int i = 0; i < b->count; i++) {
-		struct model_entry *it = &m->v[m->n + i];
-
-		it->len = 1 + (uint32_t)seeded_below(&l->rnd, LEN);
-		it->seed = (uint32_t)seeded_next(&l->rnd);
-		fill_entry(bytes[i], it);
-		v[i] = (struct iovec){bytes[i], it->len};
-	}
-	b->op.entries = v;
-	b->op.count = b->count;
-	ret = rpmem_log_submit(l->log, &b->op);
-	if (ret == -ENOSPC)
-		return;
-	cr_assert_eq(ret, 0, "seed %" PRIu64 ": %s", l->rnd.seed,
-		     rpmem_log_error());
-	memset(bytes, 0xee, sizeof(bytes)); /* the log must have copied them */
-	lsn = b->op.lsn;
-	for (unsigned int i = 0; i < b->count; i++) {
-		m->v[m->n + i].lsn = i ? 0 : lsn;
-		m->v[m->n + i].next = i + 1 == b->count ? b->op.next : 0;
-	}
-	m->n += b->count;
-	l->nbatches++;
-}
-
-static void poll_log(struct log_test *l, int timeout_ms)
-{
-	struct rpmem_log_op *done[4];
-	const int n = rpmem_log_poll(l->log, done, 4, timeout_ms);
-
-	cr_assert_geq(n, 0);
-	for (int i = 0; i < n; i++) {
-		struct append_batch *b = &l->batches[l->done++];
-
-		cr_assert_eq(done[i], &b->op, "seed %" PRIu64 ": not in order",
-			     l->rnd.seed);
-		cr_assert_eq(b->op.result, 0);
-		l->m.acked = b->from + b->count;
-	}
 }
 
 /* Read all entries of a log; they must equal the model from m->first on. */
@@ -253,21 +141,6 @@ Test(rpmem_log, register_layout_recovers_a_prefix_with_all_acknowledged)
 	many_lives(RPMEM_LOG_REGISTER);
 }
 
-static struct log_test one;
-
-static void open_one(struct log_test *l, uint64_t ring, uint32_t layout)
-{
-	memset(l, 0, sizeof(*l));
-	start_life(l, LOG_RING_AT + ring, layout);
-	open_log(l);
-}
-
-static void close_one(struct log_test *l)
-{
-	rpmem_log_close(l->log);
-	rig_fini(&l->rig);
-}
-
 /* A reader beside the writer reads durable entries only, finally all. */
 static void reader_follows(uint32_t layout)
 {
@@ -369,13 +242,6 @@ Test(rpmem_log, visible_flag_reads_an_entry_that_is_not_durable)
 	close_one(l);
 }
 
-static int append_bytes(struct log_test *l, size_t len, uint64_t *lsn)
-{
-	static unsigned char bytes[1 << 16];
-
-	return rpmem_log_append(l->log, bytes, len, lsn);
-}
-
 static struct rpmem_log *open_reader(struct log_test *l)
 {
 	const struct log_io io = rig_io(&l->reader_port);
@@ -414,157 +280,6 @@ Test(rpmem_log, reader_gets_no_dropped_entry_that_it_has_not_read_yet)
 	cr_assert_eq(rpmem_log_read(reader, &lsn, bytes, LEN, &len, 0), 1);
 	cr_assert_eq(len, 20);
 	rpmem_log_close(reader);
-	close_one(l);
-}
-
-Test(rpmem_log, append_of_a_full_log_fails_until_it_is_trimmed)
-{
-	struct log_test *l = &one;
-	uint64_t first, lsn;
-	int ret, n = 0;
-
-	open_one(l, 4096, RPMEM_LOG_ENTRY);
-	cr_assert_eq(append_bytes(l, 32, &first), 0);
-	while (!(ret = append_bytes(l, 32, &lsn)))
-		n++;
-	cr_assert_eq(ret, -ENOSPC);
-	cr_assert(strstr(rpmem_log_error(), "trim"));
-	cr_assert_eq(n + 1, 4096 / 64);
-	cr_assert_eq(append_bytes(l, 1, NULL), -ENOSPC);
-	cr_assert_eq(rpmem_log_trim(l->log, first + 64), 0);
-	cr_assert_eq(append_bytes(l, 32, &lsn), 0);
-	cr_assert_eq(append_bytes(l, 1, NULL), -ENOSPC);
-	close_one(l);
-}
-
-Test(rpmem_log, lsn_that_is_no_entry_is_refused)
-{
-	struct log_test *l = &one;
-	unsigned char bytes[LEN];
-	uint64_t lsn, bad;
-	size_t len;
-
-	open_one(l, 4096, RPMEM_LOG_ENTRY);
-	cr_assert_eq(append_bytes(l, 200, &lsn), 0);
-	cr_assert_eq(append_bytes(l, 200, NULL), 0);
-	cr_assert_eq(rpmem_log_trim(l->log, lsn + 64), -EINVAL);
-	cr_assert_eq(rpmem_log_trim(l->log, lsn + 1), -EINVAL);
-	cr_assert_eq(rpmem_log_trim(l->log, lsn + 4096), -EINVAL);
-	cr_assert_eq(rpmem_log_trim(l->log, 0), -EINVAL);
-	submit_append(l);
-	cr_assert_eq(rpmem_log_trim(l->log, l->log->tail), -EAGAIN);
-	cr_assert(strstr(rpmem_log_error(), "not durable"));
-	poll_log(l, -1);
-	bad = lsn + 64;
-	cr_assert_eq(rpmem_log_read(l->log, &bad, bytes, LEN, &len, 0),
-		     -EBADMSG);
-	bad = lsn + 3;
-	cr_assert_eq(rpmem_log_read(l->log, &bad, bytes, LEN, &len, 0),
-		     -EINVAL);
-	cr_assert_eq(rpmem_log_read(l->log, &lsn, bytes, 10, &len, 0),
-		     -EMSGSIZE);
-	cr_assert_eq(len, 200);
-	cr_assert_eq(rpmem_log_read(l->log, &lsn, bytes, LEN, &len, 0), 1);
-	cr_assert_eq(rpmem_log_trim(l->log, lsn), 0);
-	bad = lsn - 256;
-	cr_assert_eq(rpmem_log_read(l->log, &bad, bytes, LEN, &len, 0),
-		     -ERANGE);
-	cr_assert_eq(bad, lsn);
-	close_one(l);
-}
-
-Test(rpmem_log, sizes_out_of_range_are_refused)
-{
-	struct log_test *l = &one;
-	struct rpmem_log_info info = {.size = sizeof(info)};
-	struct iovec v[2] = {{"x", 1}, {NULL, 1}};
-	struct rpmem_log_op op = {.entries = v, .count = 2};
-	struct log_io io;
-
-	open_one(l, 4096, RPMEM_LOG_ENTRY);
-	cr_assert_eq(rpmem_log_query(l->log, &info), 0);
-	cr_assert_eq(append_bytes(l, 0, NULL), -EINVAL);
-	cr_assert_eq(append_bytes(l, info.max_entry + 1, NULL), -EMSGSIZE);
-	for (int i = 0; i < 5; i++) {
-		/* An empty log has room for the longest entry anywhere. */
-		cr_assert_eq(append_bytes(l, info.max_entry, NULL), 0);
-		cr_assert_eq(rpmem_log_trim(l->log, l->log->durable), 0);
-		cr_assert_eq(append_bytes(l, 10u + 64u * (size_t)i, NULL), 0);
-		cr_assert_eq(rpmem_log_trim(l->log, l->log->durable), 0);
-	}
-	cr_assert_eq(rpmem_log_submit(l->log, &op), -EINVAL);
-	op.count = 0;
-	cr_assert_eq(rpmem_log_submit(l->log, &op), -EINVAL);
-	info.size = 1;
-	cr_assert_eq(rpmem_log_query(l->log, &info), -EINVAL);
-	/* The struct had no ID at first. */
-	cr_assert_eq(info.id, l->log->super.id);
-	info.size = offsetof(struct rpmem_log_info, id);
-	info.id = info.tail = 0;
-	cr_assert_eq(rpmem_log_query(l->log, &info), 0);
-	cr_assert_eq(info.id, 0);
-	cr_assert_neq(info.tail, 0);
-	io = rig_io(&l->port);
-	cr_assert_eq(log_create(&io, RPMEM_LOG_ENTRY), -EEXIST);
-	cr_assert_eq(log_create(&io, 9), -EINVAL);
-	io.length = LOG_RING_AT;
-	cr_assert_eq(log_create(&io, RPMEM_LOG_ENTRY), -ENOSPC);
-	close_one(l);
-}
-
-Test(rpmem_log, null_arguments_are_refused)
-{
-	struct log_test *l = &one;
-	struct rpmem_log_op op = {0}, *done[1];
-	struct rpmem_log_info info = {.size = sizeof(info)};
-	uint64_t lsn = 0;
-	size_t len;
-
-	open_one(l, 4096, RPMEM_LOG_ENTRY);
-	cr_assert_eq(rpmem_log_append(NULL, "x", 1, NULL), -EINVAL);
-	cr_assert_eq(rpmem_log_append(l->log, NULL, 1, NULL), -EINVAL);
-	cr_assert(strstr(rpmem_log_error(), "NULL"));
-	cr_assert_eq(rpmem_log_submit(NULL, &op), -EINVAL);
-	cr_assert_eq(rpmem_log_submit(l->log, NULL), -EINVAL);
-	cr_assert_eq(rpmem_log_poll(NULL, done, 1, 0), -EINVAL);
-	cr_assert_eq(rpmem_log_read(NULL, &lsn, &lsn, 8, &len, 0), -EINVAL);
-	cr_assert_eq(rpmem_log_trim(NULL, 64), -EINVAL);
-	cr_assert_eq(rpmem_log_publish(NULL), -EINVAL);
-	cr_assert_eq(rpmem_log_query(NULL, &info), -EINVAL);
-	cr_assert_eq(rpmem_log_query(l->log, NULL), -EINVAL);
-	close_one(l);
-}
-
-/* An append that an empty log might refuse is refused as too long. */
-Test(rpmem_log, batch_fits_an_empty_log_at_any_position_or_is_refused_as_long)
-{
-	static unsigned char bytes[4096];
-	struct log_test *l = &one;
-	struct iovec v[65];
-	struct rpmem_log_op *done[1], op = {.entries = v};
-
-	open_one(l, 4096, RPMEM_LOG_ENTRY);
-	for (unsigned int i = 0; i < 65; i++)
-		v[i] = (struct iovec){bytes, 32};
-	op.count = 65;
-	cr_assert_eq(rpmem_log_submit(l->log, &op), -EMSGSIZE);
-	for (unsigned int i = 0; i < 64; i++) {
-		/* An entry of 1024 bytes may need a pad of 960. */
-		v[33].iov_len = 992;
-		op.count = 35;
-		cr_assert_eq(rpmem_log_submit(l->log, &op), -EMSGSIZE);
-		op.count = 34;
-		if (i % 2) {
-			v[33].iov_len = 32;
-			op.count = 64;
-		}
-		cr_assert_eq(rpmem_log_submit(l->log, &op), 0, "%u: %s", i,
-			     rpmem_log_error());
-		cr_assert_eq(rpmem_log_poll(l->log, done, 1, -1), 1);
-		cr_assert_eq(rpmem_log_trim(l->log, op.next), 0);
-		cr_assert_eq(append_bytes(l, 1, NULL), 0);
-		cr_assert_eq(rpmem_log_trim(l->log, l->log->tail), 0);
-	}
 	close_one(l);
 }
 
