@@ -281,7 +281,8 @@ unit_tests += fabtests/unit/test_region
 pmem_rig = fabtests/unit/pmem_rig.c fabtests/unit/pmem_rig.h
 
 unit_tests += fabtests/unit/test_pmem
-fabtests_unit_test_pmem_SOURCES = fabtests/unit/test_pmem.c $(pmem_rig)
+fabtests_unit_test_pmem_SOURCES = fabtests/unit/test_pmem.c \
+	fabtests/unit/test_pmem_instructions.c $(pmem_rig)
 
 unit_tests += fabtests/unit/test_pmem_library
 fabtests_unit_test_pmem_library_SOURCES = fabtests/unit/test_pmem_library.c \

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Flush operations that are logged instead of executed. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <criterion/criterion.h>
 
 #include "pmem_rig.h"
@@ -58,4 +63,36 @@ void expect_event(size_t i, char what, uintptr_t start, uintptr_t end)
 	cr_assert(event_log[i].start == start && event_log[i].end == end,
 		  "'%c' of [%#lx,%#lx), not [%#lx,%#lx)", what,
 		  event_log[i].start, event_log[i].end, start, end);
+}
+
+void units_around(uintptr_t first, uintptr_t last, size_t unit,
+		  uintptr_t *start, uintptr_t *end)
+{
+	for (*start = first; *start % unit; --*start)
+		;
+	for (*end = last + 1; *end % unit; ++*end)
+		;
+}
+
+char *map_file(size_t len, int *fdp)
+{
+	char path[] = "test_pmem.XXXXXX";
+	int fd = mkstemp(path);
+	char *p;
+
+	cr_assert_geq(fd, 0);
+	unlink(path);
+	cr_assert_eq(posix_fallocate(fd, 0, len), 0);
+	p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	cr_assert_neq(p, MAP_FAILED);
+	*fdp = fd;
+	return p;
+}
+
+int store_bytes(struct rp_pmem *pm, uint64_t off, const void *bytes,
+		uint64_t len)
+{
+	bool durable;
+
+	return rp_pmem_store(pm, off, bytes, len, &durable);
 }

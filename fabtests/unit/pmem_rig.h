@@ -24,4 +24,13 @@ struct rp_pmem *make_pmem(uintptr_t base, size_t len, enum rp_method how,
 /* Check that event i is this operation on this range. */
 void expect_event(size_t i, char what, uintptr_t start, uintptr_t end);
 
+/* Find the units of the first and the last byte by counting. */
+void units_around(uintptr_t first, uintptr_t last, size_t unit,
+		  uintptr_t *start, uintptr_t *end);
+/* Map a new file of this length, without a name. */
+char *map_file(size_t len, int *fdp);
+/* As rp_pmem_store(), without its durable result. */
+int store_bytes(struct rp_pmem *pm, uint64_t off, const void *bytes,
+		uint64_t len);
+
 #endif
