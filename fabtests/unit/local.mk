@@ -564,7 +564,9 @@ fabtests_unit_test_pmsim_nic_LDADD = $(sim_ldadd)
 
 # Private connections over TCP, with both ends in one process.
 unit_tests += fabtests/unit/test_rc
-fabtests_unit_test_rc_SOURCES = fabtests/unit/test_rc.c fabtests/unit/rc_rig.h
+fabtests_unit_test_rc_SOURCES = fabtests/unit/test_rc.c \
+	fabtests/unit/test_rc_close.c fabtests/unit/test_rc_sleep.c \
+	fabtests/unit/rc_rig.h
 fabtests_unit_test_rc_LDADD = prov/rc/librc.la prov/core/libcore.la $(RDMACM_LIBS) \
 	$(FABRIC_LIBS) $(CRITERION_LIBS)
 

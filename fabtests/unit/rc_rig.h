@@ -259,4 +259,27 @@ static inline void pair_close(struct pair *p)
 	rp_rc_close(p->t.rc);
 }
 
+static inline void register_memory(struct node *n, void *buf, size_t len,
+				   struct rp_rc_mr *mr)
+{
+	int ret = rp_rc_reg(n->rc, buf, len,
+			    RP_RC_REMOTE_READ | RP_RC_REMOTE_WRITE, mr);
+
+	cr_assert_eq(ret, 0, "%d", ret);
+}
+
+static inline void echo_message(struct end *e)
+{
+	struct op o;
+
+	if (e->arg) /* rp_rc_poll() in a callback does nothing */
+		cr_assert(!rp_rc_poll(((struct node *)e->arg)->rc, 64));
+
+	op_init(&o, RP_CHANNEL_SEND, e->msg, e->len);
+	o.op.inject = true;
+	op_post(e->c, &o);
+}
+
+/* More messages than posted receives are sent in both directions. */
+
 #endif
