@@ -572,6 +572,7 @@ fabtests_unit_test_rc_LDADD = prov/rc/librc.la prov/core/libcore.la $(RDMACM_LIB
 
 unit_tests += fabtests/unit/test_rc_tcp
 fabtests_unit_test_rc_tcp_SOURCES = fabtests/unit/test_rc_tcp.c \
+	fabtests/unit/test_rc_tcp_hostile.c fabtests/unit/rc_raw.h \
 	fabtests/unit/rc_rig.h
 fabtests_unit_test_rc_tcp_LDFLAGS = -Wl,--wrap=send -Wl,--wrap=sendmsg
 fabtests_unit_test_rc_tcp_LDADD = prov/rc/librc.la prov/core/libcore.la $(RDMACM_LIBS) \
