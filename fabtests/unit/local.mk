@@ -433,7 +433,10 @@ agent_bed = fabtests/unit/agent_bed.c fabtests/unit/agent_bed.h \
 	fabtests/unit/disk.h fabtests/unit/seeded.h
 
 unit_tests += fabtests/unit/test_agent_session
-fabtests_unit_test_agent_session_SOURCES = fabtests/unit/test_agent_session.c $(agent_bed)
+fabtests_unit_test_agent_session_SOURCES = \
+	fabtests/unit/test_agent_session.c fabtests/unit/test_agent_messages.c \
+	fabtests/unit/agent_sessions.c fabtests/unit/agent_sessions.h \
+	$(agent_bed)
 
 # Sessions and an agent, connected by channels that break.
 unit_tests += fabtests/unit/test_both
