@@ -47,9 +47,7 @@ static struct fi_ops av_fid_ops = {
 	.size = sizeof(struct fi_ops),
 	.close = av_close,
 	/* Only asynchronous insertion binds an event queue: not supported. */
-	.bind = rp_no_bind,
-	.control = rp_no_control,
-	.ops_open = rp_no_ops_open,
+	RP_NO_FID_OPS,
 };
 
 static struct rp_av_record *find_record(const struct rp_av *av, fi_addr_t addr)

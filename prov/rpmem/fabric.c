@@ -122,9 +122,7 @@ static int fabric_wait(struct fid_fabric *fabric, struct fi_wait_attr *attr,
 static struct fi_ops fabric_fid_ops = {
 	.size = sizeof(struct fi_ops),
 	.close = fabric_close,
-	.bind = rp_no_bind,
-	.control = rp_no_control,
-	.ops_open = rp_no_ops_open,
+	RP_NO_FID_OPS,
 };
 
 static int fabric_domain2(struct fid_fabric *fabric, struct fi_info *info,

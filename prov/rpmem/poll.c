@@ -132,9 +132,7 @@ static int poll_close(struct fid *fid)
 static struct fi_ops poll_fid_ops = {
 	.size = sizeof(struct fi_ops),
 	.close = poll_close,
-	.bind = rp_no_bind,
-	.control = rp_no_control,
-	.ops_open = rp_no_ops_open,
+	RP_NO_FID_OPS,
 };
 
 int rp_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr,

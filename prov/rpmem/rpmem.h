@@ -471,6 +471,8 @@ int rp_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
 int rp_no_control(struct fid *fid, int command, void *arg);
 int rp_no_ops_open(struct fid *fid, const char *name, uint64_t flags,
 		   void **ops, void *context);
+#define RP_NO_FID_OPS                                                          \
+	.bind = rp_no_bind, .control = rp_no_control, .ops_open = rp_no_ops_open
 /* Map an endpoint, shared context or passive endpoint to the base's object. */
 struct fid *rp_fid_base(struct fid *fid);
 int rp_base_control(struct fid *fid, int command, void *arg);

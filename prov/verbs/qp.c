@@ -311,9 +311,11 @@ static int post_flush(struct rp_qp *q, const struct rp_peer_region *r,
  * others into a write without completion; the flush reports either's error.
  */
 static int post_write_flush(struct rp_qp *q, const struct rp_peer_region *r,
-			    struct rp_flush f, uint64_t addr,
-			    const struct ibv_sge *from, uint8_t type)
+			    uint64_t addr, const struct ibv_sge *from,
+			    uint8_t type)
 {
+	const struct rp_flush f =
+		rp_flush_decide(&r->r, addr, from->length, type, 0);
 	const void *bytes = (const void *)(uintptr_t)from->addr;
 	struct rp_slot *write, *flush;
 	int ret;
@@ -344,9 +346,10 @@ static int post_write_flush(struct rp_qp *q, const struct rp_peer_region *r,
 }
 
 static int post_atomic_write(struct rp_qp *q, const struct rp_peer_region *r,
-			     struct rp_flush f, uint64_t addr,
-			     const void *value)
+			     uint64_t addr, const void *value)
 {
+	const struct rp_flush f =
+		rp_atomic_write_decide(&r->r, addr, q->uses_agent);
 	unsigned int flags = q->pub.wr_flags;
 
 	if (f.kind == RP_FLUSH_REFUSED)
@@ -388,12 +391,12 @@ RP_PUBLIC void rpmem_wr_flush(struct rpmem_qp *qp, uint32_t rkey,
 {
 	struct rp_qp *q = rp_qp_of(qp);
 	struct rp_peer_region *r = find_usable_region(q, rkey);
-	struct rp_flush f;
 
-	if (!r)
-		return;
-	f = rp_flush_decide(&r->r, remote_addr, len, type, level);
-	q->err = post_flush(q, r, f, remote_addr, len, type, level);
+	if (r)
+		q->err = post_flush(
+			q, r,
+			rp_flush_decide(&r->r, remote_addr, len, type, level),
+			remote_addr, len, type, level);
 }
 
 RP_PUBLIC void rpmem_wr_write_flush(struct rpmem_qp *qp, uint32_t rkey,
@@ -402,12 +405,9 @@ RP_PUBLIC void rpmem_wr_write_flush(struct rpmem_qp *qp, uint32_t rkey,
 {
 	struct rp_qp *q = rp_qp_of(qp);
 	struct rp_peer_region *r = find_usable_region(q, rkey);
-	struct rp_flush f;
 
-	if (!r)
-		return;
-	f = rp_flush_decide(&r->r, remote_addr, from->length, type, 0);
-	q->err = post_write_flush(q, r, f, remote_addr, from, type);
+	if (r)
+		q->err = post_write_flush(q, r, remote_addr, from, type);
 }
 
 RP_PUBLIC void rpmem_wr_atomic_write(struct rpmem_qp *qp, uint32_t rkey,
@@ -416,12 +416,9 @@ RP_PUBLIC void rpmem_wr_atomic_write(struct rpmem_qp *qp, uint32_t rkey,
 {
 	struct rp_qp *q = rp_qp_of(qp);
 	struct rp_peer_region *r = find_usable_region(q, rkey);
-	struct rp_flush f;
 
-	if (!r)
-		return;
-	f = rp_atomic_write_decide(&r->r, remote_addr, q->uses_agent);
-	q->err = post_atomic_write(q, r, f, remote_addr, atomic_wr);
+	if (r)
+		q->err = post_atomic_write(q, r, remote_addr, atomic_wr);
 }
 
 /* Free the slots batch[n..], whose work requests were not posted. */
