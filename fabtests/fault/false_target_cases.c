@@ -155,11 +155,11 @@ const struct lie false_target_cases[] = {
 	 .at = ACK_METHOD,
 	 .size = 1,
 	 .value = 200},
-	{.name = "a grant whose writable flag is neither 0 nor 1",
+	{.name = "a grant with unknown rights",
 	 .want = RP_ST_BAD_MESSAGE,
-	 .at = ACK_WRITABLE,
+	 .at = ACK_RIGHTS,
 	 .size = 1,
-	 .value = 2},
+	 .value = 4},
 	/*
 	 * The initiator cannot FLUSH over tcp: it uses its agent method
 	 * instead, and the commit succeeds.

@@ -61,7 +61,7 @@ struct lie {
 #define ACK_LENGTH	64
 #define ACK_CLASS	72
 #define ACK_METHOD	73
-#define ACK_WRITABLE	74
+#define ACK_RIGHTS	74
 /* Offsets of fields in REPLY. */
 #define REPLY_STATUS 16
 #define REPLY_LEVEL  28

@@ -315,6 +315,7 @@ struct rp_wire_grant bed_grant(uint64_t key)
 		.class = (uint8_t)bed.class,
 		.method = (uint8_t)bed.method,
 		.writable = !bed.read_only,
+		.unreadable = bed.unreadable,
 	};
 }
 

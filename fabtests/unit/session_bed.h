@@ -53,7 +53,7 @@ struct bed {
 	uint16_t credits;
 	enum rp_method method; /* method in each grant */
 	enum rp_class class;
-	bool read_only;
+	bool read_only, unreadable;
 	uint64_t length; /* length of each region */
 	/* Counts and last arguments of calls of the fake functions. */
 	unsigned int nconnects, ncloses, nkicks;

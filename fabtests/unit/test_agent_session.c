@@ -608,6 +608,7 @@ Test(agent_session, method_is_that_of_the_connection)
 		q = expect_accepted(&hello);
 		cr_assert_eq(bed_query(&q, m.r.key, 0).grant.method, by_agent,
 			     "case %zu", i);
+		cr_assert(bed_query(&q, m.r.key, 0).grant.unreadable);
 		bed_region_del(&g, &m);
 	}
 	stop();

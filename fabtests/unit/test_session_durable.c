@@ -180,6 +180,28 @@ Test(session_op, notified_visible_write_is_a_write_and_a_request)
 	cr_assert_eq(bed_post_result(op), -EINVAL);
 }
 
+/* A device proves placement by a READ, which such a region refuses. */
+Test(session_op, visible_write_without_read_access_needs_a_reply)
+{
+	bed.unreadable = true;
+	bed_post(op_write(&a, 2, 0, 64, RP_LEVEL_VISIBLE));
+	cr_assert(!bed_see_kind(RP_CHANNEL_WRITE)->delivered);
+	bed_see_request(RP_EFFECT_NONE);
+	cr_assert_eq(bed.last->req.level, RP_LEVEL_VISIBLE);
+	bed_see_nothing();
+	bed_done_all();
+	expect_pending(&a);
+	cr_assert_eq(bed.s->unplaced.n, 1);
+	bed_ok();
+	expect_ok(&a);
+	cr_assert_eq(bed.s->unplaced.n, 0);
+	bed_post(op_write(&a, 2, 0, 4096, 0));
+	bed_see_kind(RP_CHANNEL_WRITE);
+	bed_see_nothing();
+	bed_done_all();
+	expect_ok(&a);
+}
+
 /* --- reads --- */
 
 Test(session_op, read_brings_bytes)

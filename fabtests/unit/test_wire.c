@@ -191,6 +191,12 @@ Test(wire, decoded_fields)
 	cr_assert_eq(back.hello_ack.grant.addr, m.hello_ack.grant.addr);
 	cr_assert_eq(back.hello_ack.grant.length, m.hello_ack.grant.length);
 	cr_assert(back.hello_ack.grant.writable);
+	cr_assert_not(back.hello_ack.grant.unreadable);
+	m.hello_ack.grant.unreadable = true;
+	len = wire_put(buf, sizeof(buf), &m);
+	cr_assert_eq(wire_get(buf, len, &back), 0);
+	cr_assert(back.hello_ack.grant.writable);
+	cr_assert(back.hello_ack.grant.unreadable);
 
 	wire_example(RP_MSG_REPLY, &m);
 	len = wire_put(buf, sizeof(buf), &m);
@@ -262,6 +268,7 @@ static void random_grant(struct seeded *s, struct rp_wire_grant *g)
 		.class = seeded_below(s, 3),
 		.method = seeded_below(s, RP_METHOD_MAX),
 		.writable = seeded_below(s, 2),
+		.unreadable = seeded_below(s, 2),
 	};
 }
 

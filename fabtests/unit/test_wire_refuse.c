@@ -180,7 +180,7 @@ Test(wire_refuse, fields_out_of_range)
 		{RP_MSG_HELLO_ACK, 64, 8, UINT64_MAX},
 		{RP_MSG_HELLO_ACK, 72, 1, 3},
 		{RP_MSG_HELLO_ACK, 73, 1, RP_METHOD_MAX},
-		{RP_MSG_HELLO_ACK, 74, 1, 2},
+		{RP_MSG_HELLO_ACK, 74, 1, 4},
 		{RP_MSG_HELLO_ACK, 75, 1, 1},
 		{RP_MSG_HELLO_ACK, 79, 1, 1},
 		{RP_MSG_REQUEST, 16, 2, 0}, /* without ranges */
@@ -542,7 +542,7 @@ Test(wire_refuse, refusals_with_more)
 	static struct wire_msg m;
 	uint8_t buf[RP_WIRE_MAX_MSG];
 
-	for (int i = 0; i < 11; i++) {
+	for (int i = 0; i < 12; i++) {
 		m = (struct wire_msg){.type = RP_MSG_HELLO_ACK};
 		m.hello_ack = (struct rp_wire_hello_ack){
 			.status = RP_ST_STALE_KEY,
@@ -556,7 +556,8 @@ Test(wire_refuse, refusals_with_more)
 				  .length = i == 7,
 				  .class = i == 8,
 				  .method = i == 9,
-				  .writable = i == 10},
+				  .writable = i == 10,
+				  .unreadable = i == 11},
 		};
 		cr_assert_eq(wire_put(buf, sizeof(buf), &m), i ? -EINVAL : 80);
 	}

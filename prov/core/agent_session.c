@@ -82,6 +82,7 @@ static int host_grant(struct rp_agent_session *s, const struct rp_region *r,
 		.class = (uint8_t)r->choice.class,
 		.method = (uint8_t)rp_agent_session_method(s, r, r->choice),
 		.writable = r->writable,
+		.unreadable = r->unreadable,
 	};
 	if (s->agent->attr.messages_only)
 		return 0;

@@ -164,7 +164,8 @@ struct rp_op {
 		bool store;		  /* its bytes are inside a REQUEST */
 		bool internal;		  /* the session's, not the program's */
 		bool in_stores;		  /* the session's stores contain it */
-		bool effect_sent;  /* the target may have executed the effect */
+		bool by_reply;	  /* a region is unreadable: no read as proof */
+		bool effect_sent; /* the target may have executed the effect */
 		bool piece_failed; /* a piece has ended with an error */
 		bool unposted;	   /* failed before all of it was posted */
 		bool poisoned;	   /* failed; its bytes are poisoned */

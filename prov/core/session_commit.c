@@ -83,7 +83,8 @@ static bool needs_delivery(const struct rp_op *op,
 			   const struct rp_grant *g)
 {
 	return op->kind == RP_OP_WRITE &&
-	       ((op->level == RP_LEVEL_VISIBLE && !op->effect) ||
+	       ((op->level == RP_LEVEL_VISIBLE && !op->effect &&
+		 !op->priv.by_reply) ||
 		(op->level == RP_LEVEL_DURABLE &&
 		 range_method(op, r, g) == RP_METHOD_DELIVERY));
 }
@@ -114,6 +115,7 @@ static int make_data(struct rp_op *op)
 			return -ENOMEM;
 		p->chan.kind = op->kind == RP_OP_READ ? RP_CHANNEL_READ
 						      : RP_CHANNEL_WRITE;
+		op->priv.by_reply |= g->g.unreadable;
 		p->chan.delivered = needs_delivery(op, r, g);
 		p->last_data = i + 1 == op->nranges;
 		set_remote(p, g, r->addr, r->len);
@@ -318,7 +320,8 @@ int rp_commit_make_pieces(struct rp_op *op)
 			break;
 		case RP_OP_DATA:
 			if (op->kind == RP_OP_READ ||
-			    (op->level != RP_LEVEL_DURABLE && !op->effect))
+			    (op->level != RP_LEVEL_DURABLE && !op->effect &&
+			     !(op->level && op->priv.by_reply)))
 				return 0;
 			rp_op_set_state(op, op->level == RP_LEVEL_DURABLE
 						    ? RP_OP_SLICES

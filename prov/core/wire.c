@@ -119,7 +119,7 @@ static bool grant_valid(const struct rp_wire_grant *g)
 static bool grant_is_zero(const struct rp_wire_grant *g)
 {
 	return !g->rkey && !g->remote_addr && !g->addr && !g->length &&
-	       !g->class && !g->method && !g->writable;
+	       !g->class && !g->method && !g->writable && !g->unreadable;
 }
 
 static struct rp_le_grant grant_put(const struct rp_wire_grant *g)
@@ -131,13 +131,13 @@ static struct rp_le_grant grant_put(const struct rp_wire_grant *g)
 		.length = htole64(g->length),
 		.class = g->class,
 		.method = g->method,
-		.writable = g->writable,
+		.rights = (uint8_t)(g->writable | g->unreadable << 1),
 	};
 }
 
 static int grant_get(const struct rp_le_grant *w, struct rp_wire_grant *g)
 {
-	if (w->writable > 1 || !bytes_zero(w->reserved, sizeof(w->reserved)))
+	if (w->rights > 3 || !bytes_zero(w->reserved, sizeof(w->reserved)))
 		return -EBADMSG;
 	*g = (struct rp_wire_grant){
 		.rkey = le64toh(w->rkey),
@@ -146,7 +146,8 @@ static int grant_get(const struct rp_le_grant *w, struct rp_wire_grant *g)
 		.length = le64toh(w->length),
 		.class = w->class,
 		.method = w->method,
-		.writable = w->writable,
+		.writable = w->rights & 1,
+		.unreadable = w->rights >> 1,
 	};
 	return 0;
 }

@@ -93,6 +93,7 @@ struct rp_wire_grant {
 	uint8_t class;	/* strongest class that a commit reaches */
 	uint8_t method; /* method of that commit on this connection */
 	bool writable;
+	bool unreadable; /* a read of the region, or read fence, is refused */
 };
 
 /* A refusal (status not OK) has a detail; other fields are 0. */

@@ -42,7 +42,7 @@ struct rp_le_grant {
 	uint64_t length;
 	uint8_t class;
 	uint8_t method;
-	uint8_t writable;
+	uint8_t rights;
 	uint8_t reserved[5];
 } RP_PACKED;
 
