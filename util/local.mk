@@ -180,7 +180,7 @@ util_fi_rpmem_plugpull_LDADD = util/librpmem_pool.la util/libutil.la \
 # The engine of fi_rpmem_crashtest is also that of its unit tests.
 crash_image_sources = util/crashtest/runlog.c util/crashtest/runlog.h \
 	util/crashtest/history.c util/crashtest/history.h \
-	util/crashtest/tree.c util/crashtest/sample.c util/crashtest/sample.h
+	util/crashtest/directory_tree.c util/crashtest/sample.c util/crashtest/sample.h
 crash_record_sources = util/crashtest/call.c util/crashtest/record.c \
 	util/crashtest/record.h util/crashtest/record_priv.h \
 	util/crashtest/record_tree.c util/crashtest/trace.h

@@ -79,7 +79,7 @@ check_PROGRAMS += fabtests/benchmarks/base_conn
 fabtests_benchmarks_base_conn_SOURCES = \
 	fabtests/benchmarks/base_conn.c fabtests/benchmarks/base_conn.h \
 	fabtests/benchmarks/base_conn_durable.c \
-	fabtests/benchmarks/base_conn_facts.c \
+	fabtests/benchmarks/base_conn_endpoints.c \
 	fabtests/benchmarks/base_conn_regions.c \
 	fabtests/benchmarks/base_conn_tally.c fabtests/benchmarks/base_conn_tally.h \
 	fabtests/benchmarks/base_conn_cm.c \

@@ -282,7 +282,7 @@ check_PROGRAMS += fabtests/functional/group_load
 fabtests_functional_group_load_SOURCES = fabtests/functional/group_load.c
 fabtests_functional_group_load_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 fabtests_functional_group_load_LDADD = util/librpmem_pool.la
-EXTRA_DIST += fabtests/functional/linear.py fabtests/functional/raft_lives.py \
+EXTRA_DIST += fabtests/functional/linearizability.py fabtests/functional/raft_lives.py \
 	fabtests/functional/dqlite.py fabtests/functional/dqlite_lives.py \
 	fabtests/functional/dqlite_server.c
 pool_tests = fabtests/functional/group.sh \

@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 
-import linear
+import linearizability
 
 SERVERS = (1, 2, 3)
 PAGE = 4096
@@ -180,7 +180,7 @@ class Client(threading.Thread):
             read = reply.split()[1]
         else:
             read = value
-        self.ops.append(linear.Op(call, ret, key, bool(value), read))
+        self.ops.append(linearizability.Op(call, ret, key, bool(value), read))
         self.acked += known
         return known
 
@@ -267,7 +267,7 @@ def without_leader(cluster, client):
 def main():
     program, rpmemd, shadow, kills, port = sys.argv[1:]
     seed = os.environ.get("RP_SEED") or str(random.randrange(1 << 32))
-    if linear.self_test():
+    if linearizability.self_test():
         sys.exit("FAIL: the checker of histories is wrong")
     cluster = Cluster(program, rpmemd, shadow, int(port), seed)
     try:
@@ -291,7 +291,7 @@ def main():
                 if reader.ask(f"get {k}")[1] != f"ok {v}"]
         for key in sorted({op.key for op in ops}):
             reader.step(key)
-        wrong = linear.wrong_keys(ops + reader.ops)
+        wrong = linearizability.wrong_keys(ops + reader.ops)
         without_leader(cluster, reader)
     finally:
         for proc in cluster.procs.values():

@@ -27,10 +27,11 @@ POOL = [f"util/libpool/{n}.c" for n in ("commits", "connect", "journal",
 UTIL = ("conf", "doctor_disk", "export_key", "metrics", "plugpull_judge",
         "plugpull_ledger", "setup", "setup_server", "shutdowns", "stats_text")
 # The files of fi_rpmem_crashtest that record, and make, check and shrink images.
-CRASH = [f"util/crashtest/{n}.c" for n in ("call", "check", "explore",
+CRASH = [f"util/crashtest/{n}.c" for n in ("call", "check",
+                                             "directory_tree", "explore",
                                              "filter", "history", "record",
                                              "record_tree", "runlog",
-                                             "sample", "shrink", "tree")]
+                                             "sample", "shrink")]
 BUILDS = {
     "plain": [],
     "address": ["-fsanitize=address,undefined", "-g1",

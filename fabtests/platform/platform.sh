@@ -103,7 +103,7 @@ case $? in
 *) broken "no root could be made" ;;
 esac
 # shellcheck disable=SC2086,SC2154
-apart unshare --net -- "$here/inside.sh" "$image/root" "$src" "$build/out" \
+apart unshare --net -- "$here/chroot.sh" "$image/root" "$src" "$build/out" \
 	"$(cd "$host" && pwd)" "$fabtests" $long >"$build/said" 2>&1
 code=$?
 cat "$build/said"

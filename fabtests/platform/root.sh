@@ -29,7 +29,7 @@ mmdebstrap --quiet --variant=minbase --mode=root \
 	--include="$names" \
 	"$suite" root "deb $mirror $suite main"
 chroot root dpkg-query -W >packages
-# Mount points for inside.sh.
+# Mount points for chroot.sh.
 mkdir root/src root/build root/host root/fabtests
 rm -rf root/var/cache/apt root/var/lib/apt/lists
 echo "$suite: $(du -sh root | cut -f1) of root ($SECONDS s)"

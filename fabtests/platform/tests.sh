@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 # Inside the root: builds, and runs the tests that must pass there. See
-# inside.sh.
+# chroot.sh.
 #
 # usage: tests.sh [--long]
 set -u -o pipefail

@@ -291,8 +291,8 @@ fabtests_unit_test_pmem_library_LDFLAGS = \
 	-Wl,--wrap=pmem2_source_from_anon,--wrap=pmem2_source_delete \
 	-Wl,--wrap=pmem2_map_from_existing,--wrap=pmem2_map_delete
 
-unit_tests += fabtests/unit/test_pmem_stays
-fabtests_unit_test_pmem_stays_LDFLAGS = -Wl,--wrap=madvise
+unit_tests += fabtests/unit/test_pmem_populate
+fabtests_unit_test_pmem_populate_LDFLAGS = -Wl,--wrap=madvise
 
 unit_tests += fabtests/unit/test_pmem_files
 fabtests_unit_test_pmem_files_LDFLAGS = \

@@ -125,7 +125,7 @@ carry() {
 			case $dir in *.new/) continue ;; esac
 			mkdir -p "$build/carried-$suite"
 			flock -s "$dir" true &&
-				apart "$here/inside.sh" "${dir%/}/root" "$src" \
+				apart "$here/guest_build.sh" "${dir%/}/root" "$src" \
 					"$build/carried-$suite" carried &&
 				cp "$build/carried-$suite/make/carried/shim" \
 					"$build/$1/payload/shim.$suite"
@@ -144,7 +144,7 @@ make_tests() {
 		"$src/Makefile.in" \( -name '*.mk' -o -name '*.am' -o -name '*.ac' \) \
 		-print -quit)" ] || (cd "$src" && ./autogen.sh) || return
 	mkdir -p "$out"
-	apart "$here/inside.sh" "$image/root" "$src" "$out" || return
+	apart "$here/guest_build.sh" "$image/root" "$src" "$out" || return
 	carry "$suite" || return
 	cp "$here/lib.sh" "$here/flush.sh" "$here/shim.sh" \
 		"$here/preload.sh" "$here/verbs.sh" "$here/tunnel.sh" \

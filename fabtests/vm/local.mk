@@ -1,6 +1,6 @@
 # A guest with DAX and an RDMA device. util/check.sh --vm runs it.
 EXTRA_DIST += fabtests/vm/guest fabtests/vm/guest.sh fabtests/vm/image.sh \
-	fabtests/vm/inside.sh fabtests/vm/planted.sh fabtests/vm/lib.sh \
+	fabtests/vm/guest_build.sh fabtests/vm/planted.sh fabtests/vm/lib.sh \
 	fabtests/vm/tests.sh fabtests/vm/flush.sh fabtests/vm/flush.c \
 	fabtests/vm/verbs.sh fabtests/vm/lives.sh fabtests/vm/tunnel.sh \
 	fabtests/vm/sides.sh fabtests/vm/two.sh \

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Runs tests.sh in a root of another release.
+# Runs tests.sh after chroot to the root of another release.
 #
-# usage: inside.sh ROOT SOURCES OUT HOST FABTESTS [ARGUMENT...]
+# usage: chroot.sh ROOT SOURCES OUT HOST FABTESTS [ARGUMENT...]
 #
 # ROOT, SOURCES, HOST (a build of this machine) and FABTESTS (or "") are
 # read-only inside. Run in mount, process and network namespaces of its own:

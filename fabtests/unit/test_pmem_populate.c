@@ -73,9 +73,9 @@ static int store_word(char *at)
 	return rp_pmem_place(pm, (uint64_t)(at - base), "12345678", 8);
 }
 
-TestSuite(pmem_stays, .init = make_file, .fini = unmap_file);
+TestSuite(pmem_populate, .init = make_file, .fini = unmap_file);
 
-Test(pmem_stays, file_is_populated_at_each_store)
+Test(pmem_populate, file_is_populated_at_each_store)
 {
 	for (int i = 0; i < 4; i++)
 		cr_assert_eq(store_word(room + 8192), 0);
@@ -83,7 +83,7 @@ Test(pmem_stays, file_is_populated_at_each_store)
 	expect_error(3, room + 8192, 4096);
 }
 
-Test(pmem_stays, a_device_once_for_each_chunk)
+Test(pmem_populate, a_device_once_for_each_chunk)
 {
 	rp_pmem_keep_populated(pm);
 	for (char *at = base; at < base + len - 8; at += 64)
@@ -96,7 +96,7 @@ Test(pmem_stays, a_device_once_for_each_chunk)
 	expect_error(3, room + 3 * CHUNK, 4096);
 }
 
-Test(pmem_stays, anonymous_memory_is_never_populated)
+Test(pmem_populate, anonymous_memory_is_never_populated)
 {
 	rp_pmem_set_anonymous(pm);
 	cr_assert_eq(store_word(room + 8192), 0);
@@ -104,7 +104,7 @@ Test(pmem_stays, anonymous_memory_is_never_populated)
 	cr_assert_eq(memcmp(room + 8192, "12345678", 8), 0);
 }
 
-Test(pmem_stays, over_the_end_of_a_chunk)
+Test(pmem_populate, over_the_end_of_a_chunk)
 {
 	rp_pmem_keep_populated(pm);
 	cr_assert_eq(store_word(room + 2 * CHUNK - 8), 0);
@@ -116,7 +116,7 @@ Test(pmem_stays, over_the_end_of_a_chunk)
 }
 
 /* A refused chunk is tried again at the next store, and no byte is stored. */
-Test(pmem_stays, a_refusal_is_not_kept)
+Test(pmem_populate, a_refusal_is_not_kept)
 {
 	rp_pmem_keep_populated(pm);
 	refusal = EHWPOISON;
@@ -138,7 +138,7 @@ Test(pmem_stays, a_refusal_is_not_kept)
 }
 
 /* Newer kernels return EINVAL for pages that may not be written. */
-Test(pmem_stays, page_without_permission_refuses_the_store)
+Test(pmem_populate, page_without_permission_refuses_the_store)
 {
 	rp_pmem_keep_populated(pm);
 	refusal = EINVAL;
@@ -147,7 +147,7 @@ Test(pmem_stays, page_without_permission_refuses_the_store)
 	cr_assert_eq(ncalls, 4);
 }
 
-Test(pmem_stays, a_bad_page_fails_only_the_stores_to_it)
+Test(pmem_populate, a_bad_page_fails_only_the_stores_to_it)
 {
 	rp_pmem_keep_populated(pm);
 	refusal = EHWPOISON;

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # Builds this project in a guest's root, and gathers the guest's programs.
 #
-# usage: inside.sh ROOT SOURCES OUT [carried]
+# usage: guest_build.sh ROOT SOURCES OUT [carried]
 #
 # Run in a separate mount namespace. The result is OUT/payload; with "carried"
 # only the programs for guests of other releases.
