@@ -24,8 +24,9 @@ MIB = 1 << 20
 POOL = [f"util/libpool/{n}.c" for n in ("commits", "connect", "journal",
                                           "piece", "wait", "work")]
 # Files of the programs that have named mutants.
-UTIL = ("conf", "doctor_disk", "export_key", "metrics", "plugpull_judge",
-        "plugpull_ledger", "setup", "setup_server", "shutdowns", "stats_text")
+UTIL = ("conf", "dirty_shutdowns", "doctor_disk", "export_key", "metrics",
+        "plugpull_judge", "plugpull_ledger", "setup", "setup_server",
+        "stats_text")
 # The files of fi_rpmem_crashtest that record, and make, check and shrink images.
 CRASH = [f"util/crashtest/{n}.c" for n in ("call", "check",
                                              "directory_tree", "explore",

@@ -96,8 +96,7 @@ static void close_fds(struct rp_cq *cq)
 		close(cq->poll_timer_fd);
 }
 
-/* With dom->lock, after the base's queue is closed: free local_read.c's reads.
- */
+/* With dom->lock; the base's queue is closed: free local_read.c's reads. */
 static void free_local_reads(struct rp_cq *cq)
 {
 	struct rp_local_read *l;

@@ -126,8 +126,7 @@ read_private_and_base(struct rp_cq *cq, void *buf, size_t count, fi_addr_t *src)
 	return n;
 }
 
-/* A quick read's slow path: filter local_read.c's entries, or end quick reads.
- */
+/* A quick read's slow path: filter entries of local_read.c, or end them. */
 static __attribute__((noinline)) ssize_t
 end_quick_reads(struct rp_cq *cq, void *buf, ssize_t n, fi_addr_t *src)
 {

@@ -188,8 +188,7 @@ struct rp_dom {
 #define RP_QUICK_ALWAYS INT_MAX /* initial value, until the domain is live */
 	atomic_int quick_reads;
 	atomic_uint private_queued; /* private entries in all queues */
-	/* True once the base's queues may hold entries of reads of
-	 * local_read.c. */
+	/* True once the base's queues may hold entries of local_read.c. */
 	atomic_bool base_has_local_reads;
 	atomic_bool kicked; /* rp_domain_kick() was called */
 	uint64_t timer_due;
@@ -390,8 +389,7 @@ struct rp_cq {
 	STAILQ_HEAD(, rp_cqe) queue; /* private entries, guarded by dom->lock */
 	atomic_uint private_reads;   /* reads in a row filled by private ones */
 	atomic_uint hot_polls; /* polls left that may skip the base's queue */
-	LIST_HEAD(, rp_local_read)
-	local_reads;		    /* reads posted by local_read.c */
+	LIST_HEAD(, rp_local_read) local_reads; /* of local_read.c */
 	bool last_err_private;	    /* last fi_cq_readerr(): a private entry */
 	struct rp_outcome last_out; /* outcome in that entry */
 	int epfd;  /* epoll descriptor that FI_GETWAIT returns */
@@ -536,9 +534,8 @@ struct rp_ep {
 	uint16_t port; /* port in the base's address; 0: not looked up yet */
 	union rp_rc_addr cm_peer; /* peer of fi_accept(), or AF_UNSPEC */
 	LIST_ENTRY(rp_ep) link;
-	struct rp_eq_fid_pair fid_pair; /* FI_EP_MSG only */
-	LIST_HEAD(, rp_local_read)
-	flushing; /* local_read.c: bytes being flushed */
+	struct rp_eq_fid_pair fid_pair;	     /* FI_EP_MSG only */
+	LIST_HEAD(, rp_local_read) flushing; /* of local_read.c */
 };
 int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 	       struct fid_ep **ep, void *context);
