@@ -46,8 +46,8 @@ struct advise_peer {
 	struct page page;
 	uint64_t len;
 	char *buf;
-	unsigned int n; /* connections that are open */
-	bool unsettled; /* operations of a failed sample are outstanding */
+	unsigned int n;	      /* connections that are open */
+	bool has_outstanding; /* operations of a failed sample */
 	struct connection v[CONNECTIONS];
 };
 
@@ -236,7 +236,7 @@ void advise_peer_close(struct advise *a)
 static bool peer_applies(const struct advise *a, const struct advise_row *row,
 			 char *why)
 {
-	if (a->peer && a->peer->unsettled)
+	if (a->peer && a->peer->has_outstanding)
 		return rp_err(
 			why, 0,
 			"operations of an earlier row have not completed");
@@ -342,7 +342,7 @@ static void settle(struct advise_peer *p, unsigned int n)
 			if (read_completions(&p->v[i], NULL) ||
 			    advise_interrupted ||
 			    rp_clock_ns(CLOCK_MONOTONIC) - start > SETTLE_NS) {
-				p->unsettled = true;
+				p->has_outstanding = true;
 				return;
 			}
 		}

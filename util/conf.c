@@ -46,8 +46,8 @@ struct parser {
 	const char *path;
 	FILE *file;
 	unsigned int line;
-	bool goes_on;		 /* the line continues a list */
-	unsigned int seen[KEYS]; /* line of each key in the section; 0: none */
+	bool goes_on;		      /* the line continues a list */
+	unsigned int key_lines[KEYS]; /* of the section; 0: no such key */
 	enum section section;
 	char secret[RP_CONF_NAME]; /* name of this section's secret */
 	bool has_file;		   /* the section has file = PATH */
@@ -165,7 +165,7 @@ static bool begin_section(struct parser *p, const char *text)
 
 	if (!end_section(p))
 		return false;
-	memset(p->seen, 0, sizeof(p->seen));
+	memset(p->key_lines, 0, sizeof(p->key_lines));
 	if (p->goes_on)
 		return fail(p, -EINVAL,
 			    "a section begins at the start of its line; remove "
@@ -324,14 +324,14 @@ static bool check_key(struct parser *p, const char *name)
 			    name);
 	if (p->goes_on || i == KEYS)
 		return true;
-	if (p->seen[i])
+	if (p->key_lines[i])
 		return fail(p, -EINVAL,
 			    "%s is given twice, first in line %u; remove one "
 			    "of the lines%s",
-			    name, p->seen[i],
+			    name, p->key_lines[i],
 			    keys[i].list ? ", and name all secrets in the other"
 					 : "");
-	p->seen[i] = p->line;
+	p->key_lines[i] = p->line;
 	return true;
 }
 

@@ -33,8 +33,8 @@ struct daemon_pool {
 };
 
 /* Split the name of a pool or group, which rpmem_pool_open() has accepted. */
-static unsigned int find_places(const struct copy *c, struct daemon_pool *v,
-				unsigned int *k)
+static unsigned int find_pools(const struct copy *c, struct daemon_pool *v,
+			       unsigned int *k)
 {
 	const char *s = c->cfg->where, *option = strstr(s, ";k=");
 	const unsigned int n = c->info.members ? c->info.members : 1;
@@ -70,7 +70,7 @@ static uint64_t get_length(const struct copy *c)
 	struct rp_setup_export ex;
 	const uint64_t area = c->info.members ? GROUP_AREA : 0;
 	uint64_t length = 0;
-	unsigned int k, n = find_places(c, v, &k), got = 0;
+	unsigned int k, n = find_pools(c, v, &k), got = 0;
 
 	for (unsigned int i = 0; i < n; i++) {
 		if (rp_setup_fetch_export(&v[i].target, v[i].pool, &ex, NULL))
@@ -91,7 +91,7 @@ static int set_length(struct copy *c, uint64_t length)
 
 	if (c->cfg->offset)
 		return 0;
-	n = find_places(c, v, &k);
+	n = find_pools(c, v, &k);
 	if (length && n > 1)
 		length += GROUP_AREA;
 	do {

@@ -22,7 +22,7 @@
 struct search {
 	struct rp_shutdowns sum;
 	char boot[PATH_MAX];
-	uint64_t seen[MAX_DIMMS]; /* several devices may be on one DIMM */
+	uint64_t seen_dimms[MAX_DIMMS]; /* several devices may be on one DIMM */
 	unsigned int n;
 };
 
@@ -79,11 +79,11 @@ static void add_dimm(struct search *s, const char *region, const char *dimm)
 		snprintf(id, sizeof(id), "%s", dimm);
 	which = hash(id);
 	for (unsigned int i = 0; i < s->n; i++)
-		if (s->seen[i] == which)
+		if (s->seen_dimms[i] == which)
 			return;
 	if (s->n == MAX_DIMMS)
 		return;
-	s->seen[s->n++] = which;
+	s->seen_dimms[s->n++] = which;
 	snprintf(name, sizeof(name), "../%.99s/*/flags", dimm);
 	add_flags(s, dimm, id, rp_caps_read_line(region, name, line));
 	snprintf(name, sizeof(name), "../%.99s/*/dirty_shutdown", dimm);

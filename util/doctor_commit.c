@@ -174,7 +174,7 @@ int doctor_commit(const char *dir, const char *base, char *done, char *err)
 	ret = info_map_open(dir, &m, err);
 	if (ret)
 		return ret;
-	if (!m.made) {
+	if (!m.temp_path) {
 		/* An existing file may have data: never write to it. */
 		ret = rp_err(err, -ENOTDIR,
 			     "not a folder: no commit is tried on a file");

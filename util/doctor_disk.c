@@ -14,7 +14,7 @@
 
 struct disks {
 	json_t *checks;
-	char said[1024]; /* clauses about the disks of the lowest layer */
+	char disk_clauses[1024]; /* text about the disks of the lowest layer */
 	char remedy[256];
 };
 
@@ -51,7 +51,7 @@ static json_t *read_sysfs_values(const char *dir, const char *name)
 }
 
 /* Say if the disk is remote or virtual: its host's cache is not in sysfs. */
-static const char *beyond(const char *dir, const char *name)
+static const char *explain_remote_disk(const char *dir, const char *name)
 {
 	char line[PATH_MAX];
 
@@ -73,7 +73,7 @@ static void disk_examine(struct rp_disk_walk *w, const char *dir,
 	const char *name = strrchr(dir, '/') + 1;
 	struct disks *d = w->ctx;
 	char line[PATH_MAX];
-	size_t n = strlen(d->said);
+	size_t n = strlen(d->disk_clauses);
 
 	json_array_append_new(
 		d->checks, json_pack("{s:s, s:i, s:o}", "check", "disk",
@@ -89,12 +89,13 @@ static void disk_examine(struct rp_disk_walk *w, const char *dir,
 	/* A stacked device passes flushes on; the lowest disks decide. */
 	if (has_file(dir, "slaves/*") || has_file(dir, "loop/backing_file"))
 		return;
-	snprintf(d->said + n, sizeof(d->said) - n, "%s%s%s%s", n ? "; " : "",
+	snprintf(d->disk_clauses + n, sizeof(d->disk_clauses) - n, "%s%s%s%s",
+		 n ? "; " : "",
 		 !strcmp(line, "write back") ? "it ends with a flush of "
 		 : *line ? "the kernel sends no flush to a disk without a "
 			   "volatile cache, as its driver reports of "
 			 : "nothing tells of the cache of ",
-		 name, beyond(dir, name));
+		 name, explain_remote_disk(dir, name));
 }
 
 /* Warn of DIMMs that report a loss of bytes, or a health event. */
@@ -142,10 +143,11 @@ json_t *doctor_disks(const char *root, const char *path)
 		c = json_pack(
 			"{s:s, s:i, s:o}", "check", "msync", "status",
 			DOCTOR_OK, "found",
-			info_text("%s", d.said[0] ? d.said
-						  : "no disk can be seen below "
-						    "this file system: it "
-						    "alone answers for msync"));
+			info_text("%s", d.disk_clauses[0]
+						? d.disk_clauses
+						: "no disk can be seen below "
+						  "this file system: it "
+						  "alone answers for msync"));
 	} else {
 		c = json_pack("{s:s, s:i, s:o, s:o}", "check", "msync",
 			      "status", DOCTOR_WARN, "found",

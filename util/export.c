@@ -69,7 +69,7 @@ static int open_pool(struct rp_export *e, const struct rp_conf_pool *conf,
 		ret = rp_pool_create(e->path, create, err);
 		if (ret)
 			return pool_exit(ret);
-		e->made = true;
+		e->created_file = true;
 	}
 	ret = rp_pool_open(e->path, &e->pool, err);
 	if (ret)
@@ -262,7 +262,7 @@ static void remove_failed(struct rp_export *e)
 
 	if (e->mr)
 		fi_close(&e->mr->fid);
-	if (e->made)
+	if (e->created_file)
 		unlink(e->path);
 	if (!e->open)
 		e->pool.fd = -1;
@@ -358,12 +358,14 @@ void rp_exports_set_rights(struct rp_exports *x, unsigned int i,
 	const uint8_t in_key = RP_SETUP_READ | RP_SETUP_WRITE;
 	struct rp_export *e = &x->v[i];
 
-	for (unsigned int who = 0; who < RP_SETUP_SECRETS; who++) {
-		const uint8_t changed = e->rights[who] ^ rights[who];
+	for (unsigned int secret_index = 0; secret_index < RP_SETUP_SECRETS;
+	     secret_index++) {
+		const uint8_t changed =
+			e->rights[secret_index] ^ rights[secret_index];
 
-		e->rights[who] = rights[who];
+		e->rights[secret_index] = rights[secret_index];
 		if (changed & in_key)
-			rp_export_end_secret(e, who);
+			rp_export_end_secret(e, secret_index);
 	}
 	e->clients = clients;
 }
@@ -376,13 +378,14 @@ bool rp_exports_is_at_path(const struct rp_exports *x, unsigned int i)
 	       (named.st_dev == st.st_dev && named.st_ino == st.st_ino);
 }
 
-bool rp_exports_use_secret(const struct rp_exports *x, unsigned int who)
+bool rp_exports_use_secret(const struct rp_exports *x,
+			   unsigned int secret_index)
 {
 	const struct rp_export_key *k;
 
 	for (unsigned int i = 0; i < RP_SETUP_POOLS; i++)
 		TAILQ_FOREACH (k, &x->v[i].keys, link) {
-			if (k->who == who)
+			if (k->secret_index == secret_index)
 				return true;
 		}
 	return false;
@@ -531,7 +534,7 @@ static void take_owner(struct rp_exports *x, struct rp_export *e,
 	char err[RP_ERR_LEN];
 
 	e->pool = j->pool;
-	e->settles = false;
+	e->sets_owner = false;
 	e->released = 0;
 	if (released && rp_pool_release(&e->pool, released, err))
 		log_failure(err);
@@ -604,11 +607,12 @@ bool rp_exports_check(struct rp_exports *x)
 	return closed;
 }
 
-static unsigned int find_rights(void *arg, unsigned int i, unsigned int who)
+static unsigned int find_rights(void *arg, unsigned int i,
+				unsigned int secret_index)
 {
 	const struct rp_exports *x = arg;
 
-	return x->v[i].rights[who];
+	return x->v[i].rights[secret_index];
 }
 
 static unsigned int find_clients(void *arg, unsigned int i)
@@ -628,7 +632,7 @@ static unsigned int find_parts(void *arg, unsigned int i, unsigned int part,
 	return x->v[i].pool.parts ?: 1;
 }
 
-static int grant_key(void *arg, unsigned int i, unsigned int who,
+static int grant_key(void *arg, unsigned int i, unsigned int secret_index,
 		     unsigned int part, struct rp_setup_export *offer,
 		     char *err)
 {
@@ -643,7 +647,7 @@ static int grant_key(void *arg, unsigned int i, unsigned int who,
 		offer->owner = e->pool.owner[part];
 		offer->length = 0;
 	}
-	return rp_export_grant(x, e, who, part, &offer->key, err);
+	return rp_export_grant(x, e, secret_index, part, &offer->key, err);
 }
 
 static int divide_export(void *arg, unsigned int i, unsigned int parts,
@@ -693,7 +697,7 @@ static int set_owner(void *arg, unsigned int i, unsigned int part,
 		return 0;
 	/* A thread that allocates blocks of this pool must end first. */
 	if (!e->worker)
-		e->settles = start_work(x, e, &j);
+		e->sets_owner = start_work(x, e, &j);
 	e->settling = part;
 	if (!e->worker)
 		return rp_err(err, -ENOMEM, "no thread can be started");
@@ -704,7 +708,7 @@ static bool is_busy(void *arg, unsigned int i)
 {
 	const struct rp_exports *x = arg;
 
-	return x->v[i].settles;
+	return x->v[i].sets_owner;
 }
 
 /*
@@ -731,7 +735,7 @@ static void release_export(void *arg, unsigned int i, unsigned int part)
 	char err[RP_ERR_LEN];
 
 	e->awaited &= ~(1ull << part);
-	if (e->settles) {
+	if (e->sets_owner) {
 		/* Ignore former owners of the part that gets a new owner. */
 		if (e->settling && part != e->settling)
 			e->released |= 1ull << part;
@@ -780,7 +784,7 @@ int rp_exports_close(struct rp_exports *x, bool failed, char *err)
 		if (e->grows)
 			e->longer |= rp_pool_allocate(&e->pool, err) > 0;
 		/* A failed start keeps no new pool, and old pools as clean. */
-		if (e->made && !x->served)
+		if (e->created_file && !x->served)
 			unlink(e->path);
 		if (e->withdrawn[0])
 			code = RP_EXIT_FILE;

@@ -17,8 +17,8 @@
 struct rp_export_key {
 	TAILQ_ENTRY(rp_export_key) link;
 	struct fid_mr *mr;
-	unsigned int who, part; /* part 0: the whole pool */
-	bool ending;		/* revoke the key when no request uses it */
+	unsigned int secret_index, part; /* part 0: the whole pool */
+	bool ending; /* revoke the key when no request uses it */
 };
 TAILQ_HEAD(rp_export_keys, rp_export_key);
 
@@ -30,13 +30,13 @@ struct rp_export {
 	unsigned int clients; /* most clients at once; 0: any number */
 	uint8_t rights[RP_SETUP_SECRETS]; /* RP_SETUP_READ..., per secret */
 	bool open;			  /* rp_pool_open() has succeeded */
-	bool made;			  /* this process created the file */
+	bool created_file;		  /* this process created the file */
 	uint64_t awaited;  /* bits of parts whose owners may reconnect */
 	uint64_t released; /* parts released while a new owner is set */
 	bool longer;	   /* file has grown, and its blocks are allocated */
 	bool leaving;	   /* close the pool when no request uses its keys */
-	bool grows;   /* file has grown, and its blocks are to be allocated */
-	bool settles; /* a thread sets the owner of a part */
+	bool grows; /* file has grown, and its blocks are to be allocated */
+	bool sets_owner;		 /* a thread sets the owner of a part */
 	unsigned int settling;		 /* the part whose owner is set */
 	struct rp_export_worker *worker; /* NULL: no thread works on the pool */
 	uint64_t failed_owner;	  /* its job of set_owner failed; 0: none */
@@ -104,7 +104,8 @@ void rp_exports_set_rights(struct rp_exports *x, unsigned int i,
  */
 bool rp_exports_is_at_path(const struct rp_exports *x, unsigned int i);
 /* Whether a secret has a key, even one that is being revoked. */
-bool rp_exports_use_secret(const struct rp_exports *x, unsigned int who);
+bool rp_exports_use_secret(const struct rp_exports *x,
+			   unsigned int secret_index);
 /*
  * Find pool files that have grown; rp_exports_check() then starts threads that
  * allocate their new blocks. Returns the number of these files.
@@ -136,14 +137,15 @@ int rp_export_register(struct rp_exports *x, struct rp_export *e,
  * Get the key of a secret for a part; the first request makes it. -EBUSY: its
  * former key is still being revoked; another -errno has the reason in err.
  */
-int rp_export_grant(struct rp_exports *x, struct rp_export *e, unsigned int who,
-		    unsigned int part, uint64_t *key, char *err);
+int rp_export_grant(struct rp_exports *x, struct rp_export *e,
+		    unsigned int secret_index, unsigned int part, uint64_t *key,
+		    char *err);
 /*
  * Revoke the keys that reach bytes of a part. False while requests that use
  * such a key are executed: rp_export_end_ending() tries again.
  */
 bool rp_export_end_part(struct rp_export *e, unsigned int part);
-bool rp_export_end_secret(struct rp_export *e, unsigned int who);
+bool rp_export_end_secret(struct rp_export *e, unsigned int secret_index);
 void rp_export_end_ending(struct rp_export *e);
 
 #endif

@@ -44,14 +44,14 @@ bool rp_export_end_part(struct rp_export *e, unsigned int part)
 	return all;
 }
 
-bool rp_export_end_secret(struct rp_export *e, unsigned int who)
+bool rp_export_end_secret(struct rp_export *e, unsigned int secret_index)
 {
 	struct rp_export_key *k, *next;
 	bool all = true;
 
 	TAILQ_FOREACH_SAFE(k, &e->keys, link, next)
 	{
-		if (k->who == who)
+		if (k->secret_index == secret_index)
 			all &= end_key(e, k);
 	}
 	return all;
@@ -68,15 +68,16 @@ void rp_export_end_ending(struct rp_export *e)
 	}
 }
 
-int rp_export_grant(struct rp_exports *x, struct rp_export *e, unsigned int who,
-		    unsigned int part, uint64_t *key, char *err)
+int rp_export_grant(struct rp_exports *x, struct rp_export *e,
+		    unsigned int secret_index, unsigned int part, uint64_t *key,
+		    char *err)
 {
 	struct rp_export_key *k;
 	int ret;
 
 	rp_export_end_ending(e);
 	TAILQ_FOREACH (k, &e->keys, link) {
-		if (k->who != who || k->part != part)
+		if (k->secret_index != secret_index || k->part != part)
 			continue;
 		*key = fi_mr_key(k->mr);
 		return k->ending
@@ -90,9 +91,10 @@ int rp_export_grant(struct rp_exports *x, struct rp_export *e, unsigned int who,
 	k = calloc(1, sizeof(*k));
 	if (!k)
 		return rp_err(err, -ENOMEM, "out of memory");
-	k->who = who;
+	k->secret_index = secret_index;
 	k->part = part;
-	ret = rp_export_register(x, e, part, e->rights[who] & RP_SETUP_WRITE,
+	ret = rp_export_register(x, e, part,
+				 e->rights[secret_index] & RP_SETUP_WRITE,
 				 &k->mr, err);
 	if (ret) {
 		free(k);

@@ -103,13 +103,16 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 /* --- status --- */
 
 static const char *const states[] = {
-	[PLACE_AWAY] = "unreachable",	 [PLACE_OTHER] = "of another group",
-	[PLACE_SHORT] = "too short",	 [PLACE_EMPTY] = "empty",
-	[PLACE_DISPLACED] = "displaced", [PLACE_STALE] = "stale",
-	[PLACE_CURRENT] = "current",
+	[TOOL_MEMBER_AWAY] = "unreachable",
+	[TOOL_MEMBER_OTHER] = "of another group",
+	[TOOL_MEMBER_SHORT] = "too short",
+	[TOOL_MEMBER_EMPTY] = "empty",
+	[TOOL_MEMBER_DISPLACED] = "displaced",
+	[TOOL_MEMBER_STALE] = "stale",
+	[TOOL_MEMBER_CURRENT] = "current",
 };
 
-static const char *class_name(const struct place *p)
+static const char *class_name(const struct tool_member *p)
 {
 	return p->pool ? rp_pool_class_name(p->info.reached) : "-";
 }
@@ -125,7 +128,7 @@ static void print_json(const struct tool *t, bool opens, unsigned int lose,
 			      (json_int_t)lose);
 
 	for (unsigned int i = 0; i < t->n; i++) {
-		const struct place *p = &t->places[i];
+		const struct tool_member *p = &t->members[i];
 		json_t *m = json_pack("{ss ss}", "where", p->where, "state",
 				      states[p->state]);
 
@@ -162,7 +165,7 @@ static void print_text(const struct tool *t, bool opens, unsigned int lose)
 	       t->super.n ? rp_size_format(t->super.length, size)
 			  : "not created yet");
 	for (unsigned int i = 0; i < t->n; i++) {
-		const struct place *p = &t->places[i];
+		const struct tool_member *p = &t->members[i];
 
 		printf("%s: %s", p->where, states[p->state]);
 		if (!p->pool)
@@ -170,14 +173,14 @@ static void print_text(const struct tool *t, bool opens, unsigned int lose)
 		else
 			printf(", class %s by %s", class_name(p),
 			       p->info.method);
-		if (p->state >= PLACE_EMPTY)
+		if (p->state >= TOOL_MEMBER_EMPTY)
 			printf(", epoch %" PRIu64 " (promised %" PRIu64
 			       "), commit %" PRIu64 ", %s %s",
 			       p->disk.epoch, p->disk.promised, p->disk.number,
 			       rp_size_format(p->marked, size),
-			       p->state == PLACE_STALE ? "may be old"
-						       : "may differ");
-		if (p->state >= PLACE_EMPTY && p->disk.left)
+			       p->state == TOOL_MEMBER_STALE ? "may be old"
+							     : "may differ");
+		if (p->state >= TOOL_MEMBER_EMPTY && p->disk.left)
 			printf(", being rebuilt: %s left",
 			       rp_size_format(p->disk.left, size));
 		putchar('\n');
@@ -200,7 +203,7 @@ int group_status(struct tool *t)
 		return code;
 	opens = tool_can_open(t, GROUP_MEMBERS, &lose);
 	for (unsigned int i = 0; i < t->n; i++)
-		current += t->places[i].state == PLACE_CURRENT;
+		current += t->members[i].state == TOOL_MEMBER_CURRENT;
 	if (t->json)
 		print_json(t, opens, lose, current);
 	else

@@ -366,7 +366,7 @@ static void print_cycle(FILE *out, uint64_t i, const uint64_t *count)
 	fflush(out);
 }
 
-static int judge(struct pull *p, const char *ledger, uint64_t i)
+static int judge_ledger(struct pull *p, const char *ledger, uint64_t i)
 {
 	const struct pull_shared *s = p->s;
 	uint64_t count[PULL_COUNTS] = {0};
@@ -456,7 +456,7 @@ static int run_cycle(struct pull *p, uint64_t i)
 			     "the writer has connected again, so what the "
 			     "target kept by itself cannot be judged; run it "
 			     "again");
-	return ret ? ret : judge(p, p->ledger_path, i);
+	return ret ? ret : judge_ledger(p, p->ledger_path, i);
 }
 
 static bool has_lost(const struct pull *p)
@@ -509,7 +509,7 @@ static int run_judge(struct pull *p)
 	ret = map_shared_memory(p);
 	if (!ret)
 		ret = await_restart(p);
-	return ret ? ret : judge(p, p->judge, 1);
+	return ret ? ret : judge_ledger(p, p->judge, 1);
 }
 
 /* Print a verdict on all cycles. */

@@ -752,7 +752,7 @@ static int run(struct daemon *d)
 	while (read(d->signal_fd, &info, sizeof(info)) > 0)
 		;
 	rp_service_unblock_signals();
-	if (d->one_shot.undo && d->exports.v[0].made)
+	if (d->one_shot.undo && d->exports.v[0].created_file)
 		unlink(d->exports.v[0].path);
 	return drain(d);
 }

@@ -21,14 +21,14 @@ static char *new_group(const struct tool *t, unsigned int at, const char *with)
 	*name = 0;
 	for (unsigned int i = 0; i < t->n; i++) {
 		strcat(name, i ? "," : "");
-		strcat(name, i == at ? with : t->places[i].where);
+		strcat(name, i == at ? with : t->members[i].where);
 	}
 	return strcat(name, k ? k : "");
 }
 
 /* Check that the new pool can become a member. */
 static int check_new_member(const struct tool *t, unsigned int at,
-			    const struct place *p)
+			    const struct tool_member *p)
 {
 	if (!p->pool)
 		return rp_err(t->err, rp_exit_pool(p->ret), "%s: %s", p->where,
@@ -54,10 +54,10 @@ static int check_new_member(const struct tool *t, unsigned int at,
 			      p->where);
 	/* Refuse a member that has another name here: it would be emptied. */
 	for (unsigned int i = 0; i < t->n; i++)
-		if (i != at && place_is_same(&t->places[i], p))
+		if (i != at && tool_member_equals(&t->members[i], p))
 			return rp_err(t->err, RP_EXIT_FILE,
 				      "%s is the member %s; give another pool",
-				      p->where, t->places[i].where);
+				      p->where, t->members[i].where);
 	if (p->disk.epoch == t->epoch && p->disk.number >= t->number)
 		return rp_err(t->err, RP_EXIT_FILE,
 			      "%s has the newest commit: nothing has to be "
@@ -72,7 +72,7 @@ static int check_new_member(const struct tool *t, unsigned int at,
  * a member without an epoch, or only the first 8 bytes of its superblock: both
  * count as empty.
  */
-static int make_empty(struct tool *t, const struct place *p)
+static int make_empty(struct tool *t, const struct tool_member *p)
 {
 	static const struct {
 		uint64_t at, len;
@@ -109,14 +109,14 @@ static int check_writer(struct tool *t, unsigned int at)
 	int ret;
 
 	for (unsigned int i = 0; i < t->n; i++) {
-		if (i == at || t->places[i].state < PLACE_DISPLACED)
+		if (i == at || t->members[i].state < TOOL_MEMBER_DISPLACED)
 			continue;
-		ret = tool_open_alone(t, t->places[i].where, &pool);
+		ret = tool_open_alone(t, t->members[i].where, &pool);
 		if (ret)
 			return rp_err(t->err, rp_exit_pool(ret),
 				      "the group has a writer, or cannot be "
 				      "written to: %s: %s",
-				      t->places[i].where, rpmem_pool_error());
+				      t->members[i].where, rpmem_pool_error());
 		rpmem_pool_close(pool);
 		return 0;
 	}
@@ -124,7 +124,7 @@ static int check_writer(struct tool *t, unsigned int at)
 }
 
 static int check(struct tool *t, unsigned int at, const char *member,
-		 const char *with, struct place *p)
+		 const char *with, struct tool_member *p)
 {
 	unsigned int lose;
 	int code;
@@ -137,7 +137,7 @@ static int check(struct tool *t, unsigned int at, const char *member,
 		return rp_err(t->err, RP_EXIT_USAGE,
 			      "'%s' names no pool; give HOST:POOL", with);
 	for (unsigned int i = 0; i < t->n; i++)
-		if (i != at && !strcmp(t->places[i].where, with))
+		if (i != at && !strcmp(t->members[i].where, with))
 			return rp_err(t->err, RP_EXIT_USAGE,
 				      "%s is a member already", with);
 	code = tool_look(t);
@@ -151,19 +151,19 @@ static int check(struct tool *t, unsigned int at, const char *member,
 	if (!tool_can_open(t, at, &lose))
 		return RP_EXIT_NOTHING;
 	strcpy(p->where, with);
-	place_look(t, p);
+	tool_member_open(t, p);
 	return check_new_member(t, at, p);
 }
 
 int group_replace(struct tool *t, const char *member, const char *with)
 {
-	static struct place p;
+	static struct tool_member p;
 	struct rpmem_pool *pool;
 	unsigned int at = 0;
 	char *group = NULL;
 	int code;
 
-	while (at < t->n && strcmp(t->places[at].where, member))
+	while (at < t->n && strcmp(t->members[at].where, member))
 		at++;
 	code = check(t, at, member, with, &p);
 	if (!code) {
@@ -175,7 +175,7 @@ int group_replace(struct tool *t, const char *member, const char *with)
 		code = check_writer(t, at);
 	if (!code && !p.decoded)
 		code = make_empty(t, &p);
-	place_close(&p);
+	tool_member_close(&p);
 	tool_close(t);
 	if (!code)
 		code = tool_open_writer(t, group, &pool);

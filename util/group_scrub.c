@@ -21,21 +21,21 @@ struct scrub {
 	struct tool *t;
 	struct rpmem_pool *writer; /* handle of --repair; NULL: only compare */
 	uint64_t offset, len;	   /* range of the current chunk */
-	unsigned char *right;	   /* its bytes according to the majority */
-	bool *agreed;		   /* per page: a majority has equal bytes */
+	unsigned char *majority_bytes; /* its bytes according to the majority */
+	bool *agreed; /* per page: a majority has equal bytes */
 	uint64_t compared, marked, differ, repaired;
 	bool partly; /* some member could not be read */
 };
 
 /* Whether a member was reached and has bytes of the group to compare. */
-static bool takes_part(const struct place *p)
+static bool takes_part(const struct tool_member *p)
 {
-	return p->pool && p->state >= PLACE_DISPLACED;
+	return p->pool && p->state >= TOOL_MEMBER_DISPLACED;
 }
 
-static bool votes(const struct place *p)
+static bool votes(const struct tool_member *p)
 {
-	return p->pool && p->state == PLACE_CURRENT;
+	return p->pool && p->state == TOOL_MEMBER_CURRENT;
 }
 
 static unsigned int count_members(const struct scrub *s)
@@ -43,11 +43,11 @@ static unsigned int count_members(const struct scrub *s)
 	unsigned int count = 0;
 
 	for (unsigned int i = 0; i < s->t->n; i++)
-		count += takes_part(&s->t->places[i]);
+		count += takes_part(&s->t->members[i]);
 	return count;
 }
 
-static void say_left_out(struct scrub *s, const struct place *p)
+static void say_left_out(struct scrub *s, const struct tool_member *p)
 {
 	s->partly = true;
 	fprintf(stderr, "fi_rpmem_group: %s is left out: %s\n", p->where,
@@ -58,7 +58,7 @@ static void say_left_out(struct scrub *s, const struct place *p)
 static void read_chunk(struct scrub *s)
 {
 	for (unsigned int i = 0; i < s->t->n; i++) {
-		struct place *p = &s->t->places[i];
+		struct tool_member *p = &s->t->members[i];
 
 		if (!takes_part(p))
 			continue;
@@ -79,10 +79,10 @@ static void read_chunk(struct scrub *s)
 
 static bool are_equal(const struct scrub *s)
 {
-	const struct place *first = NULL;
+	const struct tool_member *first = NULL;
 
 	for (unsigned int i = 0; i < s->t->n; i++) {
-		const struct place *p = &s->t->places[i];
+		const struct tool_member *p = &s->t->members[i];
 
 		if (!takes_part(p))
 			continue;
@@ -103,35 +103,35 @@ static bool may_differ(struct scrub *s)
 	bool marked = false;
 
 	for (unsigned int i = 0; i < s->t->n; i++) {
-		struct place *p = &s->t->places[i];
+		struct tool_member *p = &s->t->members[i];
 
 		if (!takes_part(p))
 			continue;
-		if (place_read(p))
+		if (tool_member_read(p))
 			say_left_out(s, p);
 		else
-			marked |= place_is_marked(p, c);
+			marked |= tool_member_marks(p, c);
 	}
 	return marked;
 }
 
 /* Find a member whose bytes more than half of the current members have. */
-static const struct place *find_majority(const struct scrub *s, uint64_t at,
-					 uint64_t len)
+static const struct tool_member *find_majority(const struct scrub *s,
+					       uint64_t at, uint64_t len)
 {
 	unsigned int voters = 0;
 
 	for (unsigned int i = 0; i < s->t->n; i++)
-		voters += votes(&s->t->places[i]);
+		voters += votes(&s->t->members[i]);
 	for (unsigned int i = 0; i < s->t->n; i++) {
-		const struct place *p = &s->t->places[i];
+		const struct tool_member *p = &s->t->members[i];
 		unsigned int count = 0;
 
 		if (!takes_part(p))
 			continue;
 		for (unsigned int j = 0; j < s->t->n; j++)
-			count += votes(&s->t->places[j]) &&
-				 !memcmp(s->t->places[j].chunk + at,
+			count += votes(&s->t->members[j]) &&
+				 !memcmp(s->t->members[j].chunk + at,
 					 p->chunk + at, len);
 		if (count * 2 > voters)
 			return p;
@@ -150,32 +150,32 @@ static uint64_t page_len(const struct scrub *s, uint64_t at)
  * damage of two members is rarely in the same page. A page without a majority
  * gets the bytes of `base`.
  */
-static void compose(struct scrub *s, const struct place *base)
+static void compose(struct scrub *s, const struct tool_member *base)
 {
 	for (uint64_t at = 0; at < s->len; at += PAGE) {
 		const uint64_t len = page_len(s, at);
-		const struct place *p = find_majority(s, at, len);
+		const struct tool_member *p = find_majority(s, at, len);
 
 		s->agreed[at / PAGE] = p != NULL;
-		memcpy(s->right + at, (p ? p : base)->chunk + at, len);
+		memcpy(s->majority_bytes + at, (p ? p : base)->chunk + at, len);
 	}
 }
 
 /* Find the first and the last byte in which a member differs in the range. */
-static void find_range(const struct scrub *s, const struct place *p,
+static void find_range(const struct scrub *s, const struct tool_member *p,
 		       uint64_t *at, uint64_t *end)
 {
-	while (p->chunk[*at] == s->right[*at])
+	while (p->chunk[*at] == s->majority_bytes[*at])
 		++*at;
-	while (p->chunk[*end - 1] == s->right[*end - 1])
+	while (p->chunk[*end - 1] == s->majority_bytes[*end - 1])
 		--*end;
 }
 
 /* Write the majority's bytes to all members, through the group. */
 static int repair(struct scrub *s, uint64_t at, uint64_t len)
 {
-	if (rpmem_pool_write(s->writer, s->right + at, len, s->offset + at,
-			     RPMEM_POOL_DURABLE))
+	if (rpmem_pool_write(s->writer, s->majority_bytes + at, len,
+			     s->offset + at, RPMEM_POOL_DURABLE))
 		return rp_err(s->t->err, RP_EXIT_FAILED, "repair: %s",
 			      rpmem_pool_error());
 	s->repaired += len;
@@ -187,8 +187,8 @@ static int repair(struct scrub *s, uint64_t at, uint64_t len)
  * ones. The run also ends where pages with a majority begin or end. Set *at to
  * its end.
  */
-static int report_pages(struct scrub *s, const struct place *p,
-			const struct place *base, uint64_t *at)
+static int report_pages(struct scrub *s, const struct tool_member *p,
+			const struct tool_member *base, uint64_t *at)
 {
 	const bool agreed = s->agreed[*at / PAGE];
 	uint64_t first = *at, end, len;
@@ -196,7 +196,8 @@ static int report_pages(struct scrub *s, const struct place *p,
 	do
 		*at += page_len(s, *at);
 	while (*at < s->len && s->agreed[*at / PAGE] == agreed &&
-	       memcmp(p->chunk + *at, s->right + *at, page_len(s, *at)) != 0);
+	       memcmp(p->chunk + *at, s->majority_bytes + *at,
+		      page_len(s, *at)) != 0);
 	end = *at;
 	find_range(s, p, &first, &end);
 	len = end - first;
@@ -211,19 +212,19 @@ static int report_pages(struct scrub *s, const struct place *p,
 /* Report which members differ in the chunk; with --repair, repair them. */
 static int report(struct scrub *s)
 {
-	const struct place *base = NULL;
+	const struct tool_member *base = NULL;
 	int code = 0;
 
 	for (unsigned int i = 0; !base; i++)
-		if (takes_part(&s->t->places[i]))
-			base = &s->t->places[i];
+		if (takes_part(&s->t->members[i]))
+			base = &s->t->members[i];
 	compose(s, base);
 	for (unsigned int i = 0; i < s->t->n; i++) {
-		const struct place *p = &s->t->places[i];
+		const struct tool_member *p = &s->t->members[i];
 		uint64_t at = 0;
 
 		while (!code && takes_part(p) && at < s->len)
-			if (memcmp(p->chunk + at, s->right + at,
+			if (memcmp(p->chunk + at, s->majority_bytes + at,
 				   page_len(s, at)) != 0)
 				code = report_pages(s, p, base, &at);
 			else
@@ -263,13 +264,13 @@ static int scrub_all(struct scrub *s)
 	struct progress bar;
 	int code = 0;
 
-	s->right = malloc(super->chunk);
+	s->majority_bytes = malloc(super->chunk);
 	s->agreed = calloc(super->chunk / PAGE + 1, sizeof(*s->agreed));
-	if (!s->right || !s->agreed)
+	if (!s->majority_bytes || !s->agreed)
 		return rp_err(s->t->err, RP_EXIT_FAILED, "out of memory");
 	for (unsigned int i = 0; i < s->t->n; i++) {
-		s->t->places[i].chunk = malloc(super->chunk);
-		if (!s->t->places[i].chunk)
+		s->t->members[i].chunk = malloc(super->chunk);
+		if (!s->t->members[i].chunk)
 			return rp_err(s->t->err, RP_EXIT_FAILED,
 				      "out of memory");
 	}
@@ -314,7 +315,7 @@ static int begin_repair(struct scrub *s)
 		return code;
 	}
 	tool_close(s->t);
-	memset(s->t->places, 0, sizeof(s->t->places));
+	memset(s->t->members, 0, sizeof(s->t->members));
 	code = tool_parse(s->t);
 	return code ? code : tool_look(s->t);
 }
@@ -331,8 +332,8 @@ int group_scrub(struct tool *t)
 	if (!code && t->repair)
 		code = begin_repair(&s);
 	for (unsigned int i = 0; !code && i < t->n; i++)
-		if (!takes_part(&t->places[i]))
-			say_left_out(&s, &t->places[i]);
+		if (!takes_part(&t->members[i]))
+			say_left_out(&s, &t->members[i]);
 	if (!code)
 		code = scrub_all(&s);
 	if (!code) {
@@ -350,7 +351,7 @@ int group_scrub(struct tool *t)
 			code = RP_EXIT_PARTLY;
 	}
 	rpmem_pool_close(s.writer);
-	free(s.right);
+	free(s.majority_bytes);
 	free(s.agreed);
 	return code;
 }

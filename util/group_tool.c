@@ -52,7 +52,7 @@ int tool_parse(struct tool *t)
 		end = strchr(s, 0);
 	for (t->n = 0; s <= end; t->n++) {
 		const size_t len = strcspn(s, ",;");
-		struct place *p = &t->places[t->n];
+		struct tool_member *p = &t->members[t->n];
 
 		if (t->n == GROUP_MEMBERS)
 			return rp_err(t->err, RP_EXIT_USAGE,
@@ -65,7 +65,7 @@ int tool_parse(struct tool *t)
 				      t->group);
 		memcpy(p->where, s, len);
 		for (unsigned int i = 0; i < t->n; i++)
-			if (!strcmp(t->places[i].where, p->where))
+			if (!strcmp(t->members[i].where, p->where))
 				return rp_err(t->err, RP_EXIT_USAGE,
 					      "'%s' is given twice", p->where);
 		s += len + 1;
@@ -79,7 +79,7 @@ int tool_parse(struct tool *t)
 	return parse_settings(t, end);
 }
 
-void place_close(struct place *p)
+void tool_member_close(struct tool_member *p)
 {
 	rpmem_pool_close(p->pool);
 	p->pool = NULL;
@@ -88,22 +88,22 @@ void place_close(struct place *p)
 	p->area = p->chunk = NULL;
 }
 
-static int place_fail(struct place *p, int ret)
+static int tool_member_fail(struct tool_member *p, int ret)
 {
 	p->ret = ret;
 	rp_err(p->error, 0, "%s", rpmem_pool_error());
 	rpmem_pool_close(p->pool);
 	p->pool = NULL;
-	p->state = PLACE_AWAY;
+	p->state = TOOL_MEMBER_AWAY;
 	return ret;
 }
 
-int place_read(struct place *p)
+int tool_member_read(struct tool_member *p)
 {
 	const int ret = rpmem_pool_read(p->pool, p->area, GROUP_AREA, 0);
 
 	if (ret)
-		return place_fail(p, ret);
+		return tool_member_fail(p, ret);
 	p->super = (struct group_super){0};
 	p->decoded = group_area_decode(p->area, &p->super, &p->disk);
 	return 0;
@@ -134,7 +134,7 @@ int tool_open_alone(const struct tool *t, const char *where,
 	return open_pool(where, &attr, pool);
 }
 
-void place_look(const struct tool *t, struct place *p)
+void tool_member_open(const struct tool *t, struct tool_member *p)
 {
 	struct rpmem_pool_attr attr = {
 		.size = sizeof(attr),
@@ -154,7 +154,7 @@ void place_look(const struct tool *t, struct place *p)
 	ret = open_pool(p->where, &attr, &p->pool);
 	if (ret) {
 		p->pool = NULL;
-		place_fail(p, ret);
+		tool_member_fail(p, ret);
 		return;
 	}
 	rpmem_pool_query(p->pool, &p->info);
@@ -162,10 +162,11 @@ void place_look(const struct tool *t, struct place *p)
 		p->decoded = -ENOSPC;
 		return;
 	}
-	place_read(p);
+	tool_member_read(p);
 }
 
-bool place_is_same(const struct place *a, const struct place *b)
+bool tool_member_equals(const struct tool_member *a,
+			const struct tool_member *b)
 {
 	return a->pool && b->pool &&
 	       !memcmp(a->info.uuid, b->info.uuid, sizeof(a->info.uuid)) &&
@@ -178,14 +179,14 @@ static void find_group(struct tool *t)
 	unsigned int most = 0;
 
 	for (unsigned int i = 0; i < t->n; i++) {
-		const struct place *p = &t->places[i];
+		const struct tool_member *p = &t->members[i];
 		unsigned int count = 0;
 
 		if (!p->pool || p->decoded)
 			continue;
 		for (unsigned int j = 0; j < t->n; j++)
-			count += t->places[j].pool && !t->places[j].decoded &&
-				 group_super_same(&t->places[j].super,
+			count += t->members[j].pool && !t->members[j].decoded &&
+				 group_super_same(&t->members[j].super,
 						  &p->super);
 		if (count > most)
 			t->super = p->super;
@@ -200,34 +201,35 @@ static void find_group(struct tool *t)
 static void clear_former_epochs(struct tool *t)
 {
 	for (unsigned int i = 0; i < t->n; i++)
-		if (t->places[i].pool && !t->places[i].decoded &&
-		    group_super_same(&t->places[i].super, &t->super) &&
-		    t->places[i].disk.full > t->full)
-			t->full = t->places[i].disk.full;
+		if (t->members[i].pool && !t->members[i].decoded &&
+		    group_super_same(&t->members[i].super, &t->super) &&
+		    t->members[i].disk.full > t->full)
+			t->full = t->members[i].disk.full;
 	for (unsigned int i = 0; i < t->n; i++)
-		if (t->places[i].disk.epoch < t->full)
-			t->places[i].disk.epoch = 0;
+		if (t->members[i].disk.epoch < t->full)
+			t->members[i].disk.epoch = 0;
 }
 
-/* Find the state of a member: PLACE_STALE for all that may be current. */
-static enum place_state kind(const struct tool *t, const struct place *p)
+/* Find the state of a member: TOOL_MEMBER_STALE for all that may be current. */
+static enum tool_member_state state_by_superblock(const struct tool *t,
+						  const struct tool_member *p)
 {
 	if (!p->pool)
-		return PLACE_AWAY;
+		return TOOL_MEMBER_AWAY;
 	if (p->decoded == -EBADMSG)
-		return PLACE_OTHER;
+		return TOOL_MEMBER_OTHER;
 	if (p->decoded == -ENOSPC ||
 	    p->info.length < GROUP_AREA + t->super.length)
-		return PLACE_SHORT;
+		return TOOL_MEMBER_SHORT;
 	if (p->decoded)
-		return PLACE_EMPTY;
+		return TOOL_MEMBER_EMPTY;
 	if (!group_super_same(&p->super, &t->super) || p->super.n != t->n ||
 	    p->super.k != t->k)
-		return PLACE_OTHER;
-	return p->disk.epoch ? PLACE_STALE : PLACE_EMPTY;
+		return TOOL_MEMBER_OTHER;
+	return p->disk.epoch ? TOOL_MEMBER_STALE : TOOL_MEMBER_EMPTY;
 }
 
-static bool is_newest(const struct tool *t, const struct place *p)
+static bool is_newest(const struct tool *t, const struct tool_member *p)
 {
 	return p->disk.epoch > t->epoch ||
 	       (p->disk.epoch == t->epoch && p->disk.number >= t->number);
@@ -236,9 +238,9 @@ static bool is_newest(const struct tool *t, const struct place *p)
 static void find_newest(struct tool *t)
 {
 	for (unsigned int i = 0; i < t->n; i++) {
-		const struct place *p = &t->places[i];
+		const struct tool_member *p = &t->members[i];
 
-		if (p->state == PLACE_STALE && is_newest(t, p)) {
+		if (p->state == TOOL_MEMBER_STALE && is_newest(t, p)) {
 			t->epoch = p->disk.epoch;
 			t->number = p->disk.number;
 		}
@@ -249,38 +251,39 @@ static void find_newest(struct tool *t)
  * Find whether a member is current. Read its records a few times: an active
  * writer may be writing the newest commit to them.
  */
-static void find_member_state(struct tool *t, struct place *p)
+static void find_member_state(struct tool *t, struct tool_member *p)
 {
 	for (unsigned int i = 0; i < 3 && !is_newest(t, p); i++) {
 		if (p->disk.epoch != t->epoch)
 			break;
 		nanosleep(&(struct timespec){0, TICK_NS}, NULL);
-		if (place_read(p) || p->decoded)
+		if (tool_member_read(p) || p->decoded)
 			return;
 	}
 	if (p->disk.promised > t->epoch)
-		p->state = PLACE_DISPLACED;
+		p->state = TOOL_MEMBER_DISPLACED;
 	else if (is_newest(t, p))
-		p->state = PLACE_CURRENT;
+		p->state = TOOL_MEMBER_CURRENT;
 }
 
-bool place_is_marked(const struct place *p, uint64_t c)
+bool tool_member_marks(const struct tool_member *p, uint64_t c)
 {
 	return p->area[GROUP_BITS_AT + c / 8] & 1u << c % 8;
 }
 
 /* A stale member may lack every chunk that any member has marked. */
-static bool is_marked(const struct tool *t, const struct place *p, uint64_t c)
+static bool is_marked(const struct tool *t, const struct tool_member *p,
+		      uint64_t c)
 {
-	bool marked = place_is_marked(p, c);
+	bool marked = tool_member_marks(p, c);
 
-	for (unsigned int i = 0; p->state == PLACE_STALE && i < t->n; i++)
-		if (t->places[i].state >= PLACE_DISPLACED)
-			marked |= place_is_marked(&t->places[i], c);
+	for (unsigned int i = 0; p->state == TOOL_MEMBER_STALE && i < t->n; i++)
+		if (t->members[i].state >= TOOL_MEMBER_DISPLACED)
+			marked |= tool_member_marks(&t->members[i], c);
 	return marked;
 }
 
-static uint64_t count_marked(const struct tool *t, const struct place *p)
+static uint64_t count_marked(const struct tool *t, const struct tool_member *p)
 {
 	uint64_t marked = 0;
 
@@ -298,14 +301,14 @@ int tool_look(struct tool *t)
 	unsigned int reached = 0, last = 0;
 
 	for (unsigned int i = 0; i < t->n; i++) {
-		place_look(t, &t->places[i]);
-		reached += t->places[i].pool != NULL;
-		last = t->places[i].pool ? last : i;
+		tool_member_open(t, &t->members[i]);
+		reached += t->members[i].pool != NULL;
+		last = t->members[i].pool ? last : i;
 	}
 	if (!reached)
-		return rp_err(t->err, rp_exit_pool(t->places[last].ret),
+		return rp_err(t->err, rp_exit_pool(t->members[last].ret),
 			      "no member of the group was reached; %s: %s",
-			      t->places[last].where, t->places[last].error);
+			      t->members[last].where, t->members[last].error);
 	find_group(t);
 	if (t->super.n && (t->super.n != t->n || t->super.k != t->k))
 		return rp_err(t->err, RP_EXIT_USAGE,
@@ -314,31 +317,31 @@ int tool_look(struct tool *t)
 			      t->super.n, t->super.k, t->super.k);
 	for (unsigned int i = 0; i < t->n; i++)
 		for (unsigned int j = 0; j < i; j++)
-			if (place_is_same(&t->places[i], &t->places[j]))
+			if (tool_member_equals(&t->members[i], &t->members[j]))
 				return rp_err(t->err, RP_EXIT_USAGE,
 					      "%s and %s are one pool",
-					      t->places[j].where,
-					      t->places[i].where);
+					      t->members[j].where,
+					      t->members[i].where);
 	clear_former_epochs(t);
 	for (unsigned int i = 0; i < t->n; i++)
-		t->places[i].state = kind(t, &t->places[i]);
+		t->members[i].state = state_by_superblock(t, &t->members[i]);
 	find_newest(t);
 	for (unsigned int i = 0; i < t->n; i++) {
-		struct place *p = &t->places[i];
+		struct tool_member *p = &t->members[i];
 
-		if (p->state == PLACE_STALE)
+		if (p->state == TOOL_MEMBER_STALE)
 			find_member_state(t, p);
 	}
 	for (unsigned int i = 0; i < t->n; i++)
-		if (t->places[i].state >= PLACE_DISPLACED)
-			t->places[i].marked = count_marked(t, &t->places[i]);
+		if (t->members[i].state >= TOOL_MEMBER_DISPLACED)
+			t->members[i].marked = count_marked(t, &t->members[i]);
 	return 0;
 }
 
 void tool_close(struct tool *t)
 {
 	for (unsigned int i = 0; i < t->n; i++)
-		place_close(&t->places[i]);
+		tool_member_close(&t->members[i]);
 }
 
 bool tool_can_open(const struct tool *t, unsigned int but, unsigned int *lose)
@@ -346,22 +349,23 @@ bool tool_can_open(const struct tool *t, unsigned int but, unsigned int *lose)
 	const unsigned int others = t->n - t->k + 1;
 	const unsigned int needed = t->k > others ? t->k : others;
 	unsigned int count = but < t->n, known = 0;
-	const struct place *away = NULL;
+	const struct tool_member *away = NULL;
 
 	*lose = 0;
 	for (unsigned int i = 0; i < t->n; i++) {
-		const struct place *p = &t->places[i];
+		const struct tool_member *p = &t->members[i];
 
 		if (i == but)
 			continue;
-		if (p->state == PLACE_OTHER || p->state == PLACE_SHORT)
+		if (p->state == TOOL_MEMBER_OTHER ||
+		    p->state == TOOL_MEMBER_SHORT)
 			return rp_err(t->err, false,
 				      "%s is in the way: it is %s; replace it",
 				      p->where,
-				      p->state == PLACE_SHORT
+				      p->state == TOOL_MEMBER_SHORT
 					      ? "shorter than the group"
 					      : "no member of this group");
-		if (p->state == PLACE_AWAY) {
+		if (p->state == TOOL_MEMBER_AWAY) {
 			away = p;
 			continue;
 		}

@@ -9,18 +9,18 @@
 #include "util/text.h"
 
 /* States of a member; docs/protocol.md, "Groups", maps them to a writer's. */
-enum place_state {
-	PLACE_AWAY,	 /* not reachable */
-	PLACE_OTHER,	 /* not a member, or a member of another group */
-	PLACE_SHORT,	 /* a member of this group, but too short */
-	PLACE_EMPTY,	 /* blank: no superblock, or no epoch */
-	PLACE_DISPLACED, /* promised to a writer that has not opened yet */
-	PLACE_STALE,	 /* the member lacks commits, or may lack some */
-	PLACE_CURRENT,
+enum tool_member_state {
+	TOOL_MEMBER_AWAY,      /* not reachable */
+	TOOL_MEMBER_OTHER,     /* not a member, or a member of another group */
+	TOOL_MEMBER_SHORT,     /* a member of this group, but too short */
+	TOOL_MEMBER_EMPTY,     /* blank: no superblock, or no epoch */
+	TOOL_MEMBER_DISPLACED, /* promised to a writer that is not open yet */
+	TOOL_MEMBER_STALE,     /* the member lacks commits, or may lack some */
+	TOOL_MEMBER_CURRENT,
 };
 
 /* A member, whose pool is read even if a writer has it open. */
-struct place {
+struct tool_member {
 	char where[300];
 	struct rpmem_pool *pool; /* NULL: ret and error have the reason */
 	int ret;
@@ -30,7 +30,7 @@ struct place {
 	int decoded;	     /* result of group_area_decode() */
 	struct group_super super;
 	struct group_state disk;
-	enum place_state state;
+	enum tool_member_state state;
 	uint64_t marked; /* bytes of marked chunks: members may differ there */
 	unsigned char *chunk;
 };
@@ -40,7 +40,7 @@ struct tool {
 	const char *secret_file;
 	bool json, repair, quiet;
 	unsigned int n, k;
-	struct place places[GROUP_MEMBERS];
+	struct tool_member members[GROUP_MEMBERS];
 	struct group_super super; /* superblock of most members; n is 0: none */
 	uint64_t epoch, number;	  /* newest epoch; newest commit in it */
 	uint64_t full;		  /* newest epoch that all members once had */
@@ -53,14 +53,15 @@ int tool_parse(struct tool *t);
 int tool_look(struct tool *t);
 void tool_close(struct tool *t);
 /* Open the pool at p->where to read its records. */
-void place_look(const struct tool *t, struct place *p);
+void tool_member_open(const struct tool *t, struct tool_member *p);
 /* Read the records again. Returns a negative errno with p->error on failure. */
-int place_read(struct place *p);
-void place_close(struct place *p);
+int tool_member_read(struct tool_member *p);
+void tool_member_close(struct tool_member *p);
 /* Whether the member's records mark chunk c: other members may differ there. */
-bool place_is_marked(const struct place *p, uint64_t c);
+bool tool_member_marks(const struct tool_member *p, uint64_t c);
 /* Whether two entries name the same pool. */
-bool place_is_same(const struct place *a, const struct place *b);
+bool tool_member_equals(const struct tool_member *a,
+			const struct tool_member *b);
 /* Open a pool or group exclusively, for the strongest class that it reaches. */
 int tool_open_alone(const struct tool *t, const char *where,
 		    struct rpmem_pool **pool);

@@ -32,7 +32,7 @@ struct info_map {
 	int fd;
 	void *addr; /* MAP_SHARED, readable and writable */
 	size_t len;
-	char *made; /* temporary file, removed on close */
+	char *temp_path; /* temporary file, removed on close */
 };
 /* Returns 0, or -errno and the reason in err (RP_ERR_LEN bytes). */
 int info_map_open(const char *path, struct info_map *m, char *err);

@@ -25,15 +25,15 @@ static int open_sample(const char *dir, size_t len, struct info_map *m,
 {
 	int ret;
 
-	if (asprintf(&m->made, "%s/fi_rpmem_info.XXXXXX", dir) < 0) {
-		m->made = NULL;
+	if (asprintf(&m->temp_path, "%s/fi_rpmem_info.XXXXXX", dir) < 0) {
+		m->temp_path = NULL;
 		return rp_err(err, -ENOMEM, "out of memory");
 	}
-	m->fd = mkostemp(m->made, O_CLOEXEC);
+	m->fd = mkostemp(m->temp_path, O_CLOEXEC);
 	if (m->fd < 0) {
 		ret = -errno;
-		free(m->made);
-		m->made = NULL;
+		free(m->temp_path);
+		m->temp_path = NULL;
 		return rp_err(err, ret, "no file can be made in %s: %s", dir,
 			      strerror(-ret));
 	}
@@ -116,9 +116,9 @@ void info_map_close(struct info_map *m)
 		munmap(m->addr, m->len);
 	if (m->fd >= 0)
 		close(m->fd);
-	if (m->made)
-		unlink(m->made);
-	free(m->made);
+	if (m->temp_path)
+		unlink(m->temp_path);
+	free(m->temp_path);
 	*m = (struct info_map){.fd = -1};
 }
 

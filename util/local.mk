@@ -235,7 +235,7 @@ endif
 # The module for Redis, which is also preloaded.
 redismoduledir = $(libdir)/redis/modules
 redismodule_LTLIBRARIES = util/rpmem_redis.la
-util_rpmem_redis_la_SOURCES = util/redis/folder.c util/redis/folder.h \
+util_rpmem_redis_la_SOURCES = util/redis/mirror.c util/redis/mirror.h \
 	util/redis/module.c util/redis/preload.c util/redis/restore.c
 util_rpmem_redis_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
 util_rpmem_redis_la_LIBADD = util/librpmem_log.la -ldl -lpthread

@@ -66,7 +66,7 @@ static int read_line(int signal_fd, char line[RP_ONE_SHOT_LINE], char *err)
 }
 
 /* The request's arguments, if its first word is `word`; otherwise NULL. */
-static char *behind(char *line, const char *word)
+static char *arguments_after(char *line, const char *word)
 {
 	const size_t n = strlen(word);
 
@@ -387,8 +387,8 @@ static int configure(struct rp_one_shot *o, struct rp_conf *c, const char *path,
 	return code ? code : add_address(c, err);
 }
 
-static int begin(struct rp_one_shot *o, struct rp_conf *c, char *line,
-		 char *err)
+static int handle_request(struct rp_one_shot *o, struct rp_conf *c, char *line,
+			  char *err)
 {
 	enum {
 		OPEN,
@@ -406,8 +406,8 @@ static int begin(struct rp_one_shot *o, struct rp_conf *c, char *line,
 
 	if (!strncmp(line, RP_ONE_SHOT_HELLO, strlen(RP_ONE_SHOT_HELLO)))
 		for (verb = OPEN; verb < VERBS; verb++) {
-			name = behind(line + strlen(RP_ONE_SHOT_HELLO),
-				      verbs[verb]);
+			name = arguments_after(line + strlen(RP_ONE_SHOT_HELLO),
+					       verbs[verb]);
 			if (name)
 				break;
 		}
@@ -437,7 +437,7 @@ int rp_one_shot_begin(struct rp_one_shot *o, struct rp_conf *c, int signal_fd,
 	int code = read_line(signal_fd, line, err);
 
 	if (!code)
-		code = begin(o, c, line, err);
+		code = handle_request(o, c, line, err);
 	/* err quotes the request, which may have control characters. */
 	if (code)
 		rp_text_clean(err, '?');

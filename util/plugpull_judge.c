@@ -17,7 +17,7 @@
  */
 struct span {
 	const struct pull_cfg *cfg;
-	struct pull_record **over; /* the records that cover the span */
+	struct pull_record **covering; /* the records that cover the span */
 	size_t n;
 	uint64_t at, len;
 	const unsigned char *got;
@@ -53,7 +53,7 @@ static void find_newest(struct span *s)
 	s->begin = 0;
 	memset(s->seq, 0, sizeof(s->seq));
 	for (size_t i = 0; i < s->n; i++) {
-		const struct pull_record *r = s->over[i];
+		const struct pull_record *r = s->covering[i];
 
 		if (!r->acked)
 			continue;
@@ -93,9 +93,9 @@ static void describe(struct span *s, uint64_t first, FILE *out)
 	one.len -= first;
 	for (size_t i = 0; i < s->n && !is; i++) {
 		memset(mark, 0, one.len);
-		compare(&one, s->over[i], mark);
+		compare(&one, s->covering[i], mark);
 		if (mark[0])
-			is = s->over[i];
+			is = s->covering[i];
 	}
 	fprintf(out, "  offset %" PRIu64 ": ", one.at);
 	if (s->acked)
@@ -119,7 +119,7 @@ static void judge_span(struct span *s, FILE *out, uint64_t *named,
 	for (uint64_t i = 0; i < s->len; i++)
 		s->explained[i] = !s->acked && !s->got[s->at + i];
 	for (size_t i = 0; i < s->n; i++) {
-		struct pull_record *r = s->over[i];
+		struct pull_record *r = s->covering[i];
 
 		if (!is_allowed(s, r))
 			continue;
@@ -155,7 +155,7 @@ static void judge_spans(struct span *s, const uint64_t *cuts, size_t ncuts,
 		s->n = 0;
 		for (size_t i = low; i < n && v[i].offset <= from; i++)
 			if (v[i].offset + v[i].len > from)
-				s->over[s->n++] = &v[i];
+				s->covering[s->n++] = &v[i];
 		/* Split further: a span without records can be long. */
 		for (s->at = from; s->at < to; s->at += s->len) {
 			s->len = to - s->at < PULL_LONGEST ? to - s->at
@@ -199,10 +199,10 @@ int pull_judge(const struct pull_cfg *cfg, struct pull_record *v, size_t n,
 	uint64_t *cuts = calloc(2 * n + 2, sizeof(*cuts));
 	int ret = -ENOMEM;
 
-	s.over = calloc(n + 1, sizeof(struct pull_record *));
+	s.covering = calloc(n + 1, sizeof(struct pull_record *));
 	s.explained = calloc(PULL_LONGEST, sizeof(bool));
 	s.bytes = malloc(PULL_LONGEST);
-	if (cuts && s.over && s.explained && s.bytes) {
+	if (cuts && s.covering && s.explained && s.bytes) {
 		cuts[1] = cfg->area;
 		for (size_t i = 0; i < n; i++) {
 			cuts[2 * i + 2] = v[i].offset;
@@ -215,7 +215,7 @@ int pull_judge(const struct pull_cfg *cfg, struct pull_record *v, size_t n,
 		ret = 0;
 	}
 	free(cuts);
-	free(s.over);
+	free(s.covering);
 	free(s.explained);
 	free(s.bytes);
 	return ret;

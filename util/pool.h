@@ -161,7 +161,7 @@ int rp_pool_release(struct rp_pool *p, uint64_t parts, char *err);
  * the mark, and err has the reason.
  */
 int rp_pool_close_clean(struct rp_pool *p, char *err);
-/* Close without write-back or mark, as a crash does. */
+/* Close without write-back, and without marking the pool clean. */
 void rp_pool_abandon(struct rp_pool *p);
 
 #endif

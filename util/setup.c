@@ -27,15 +27,15 @@ static const uint8_t magic[4] = {'R', 'P', 'M', 'S'};
 struct cursor {
 	uint8_t *p;
 	size_t left;
-	bool bad;
+	bool malformed;
 };
 
 static uint8_t *take_bytes(struct cursor *c, size_t n)
 {
 	uint8_t *p = c->p;
 
-	if (c->bad || n > c->left) {
-		c->bad = true;
+	if (c->malformed || n > c->left) {
+		c->malformed = true;
 		return NULL;
 	}
 	c->p += n;
@@ -130,7 +130,7 @@ static void get_zero(struct cursor *c, size_t n)
 	const uint8_t *p = take_bytes(c, n);
 
 	for (size_t i = 0; p && i < n; i++)
-		c->bad = c->bad || p[i];
+		c->malformed = c->malformed || p[i];
 }
 
 /* Read a string of at most size - 1 bytes without NUL. */
@@ -140,7 +140,7 @@ static void get_string(struct cursor *c, char *s, size_t size)
 	const uint8_t *p = n < size ? take_bytes(c, n) : NULL;
 
 	if (!p || memchr(p, 0, n)) {
-		c->bad = true;
+		c->malformed = true;
 		s[0] = 0;
 		return;
 	}
@@ -189,7 +189,7 @@ static int put_end(struct cursor *c, void *buf, size_t size, bool mac)
 
 	if (mac)
 		put_bytes(c, none, sizeof(none));
-	if (c->bad)
+	if (c->malformed)
 		return -EMSGSIZE;
 	len = size - c->left;
 	rp_put32((uint8_t *)buf + 8, (uint32_t)len);
@@ -323,7 +323,7 @@ static struct cursor get_begin(const void *buf, size_t len,
 
 	if (rp_setup_frame(buf, len, len, &framed, &found) || framed != len ||
 	    found != type)
-		c.bad = true;
+		c.malformed = true;
 	take_bytes(&c, RP_SETUP_HDR);
 	return c;
 }
@@ -331,7 +331,8 @@ static struct cursor get_begin(const void *buf, size_t len,
 /* Finish reading: only the MAC may be left. */
 static int get_end(const struct cursor *c, bool mac)
 {
-	return c->bad || c->left != (mac ? RP_SETUP_MAC : 0) ? -EBADMSG : 0;
+	return c->malformed || c->left != (mac ? RP_SETUP_MAC : 0) ? -EBADMSG
+								   : 0;
 }
 
 int rp_setup_get_challenge(const void *buf, size_t len,
@@ -357,7 +358,7 @@ int rp_setup_get_request(const void *buf, size_t len,
 	struct cursor c = get_begin(buf, len, r.type);
 	uint32_t flags = 0;
 
-	while (c.bad && r.type < RP_SETUP_DIVIDE)
+	while (c.malformed && r.type < RP_SETUP_DIVIDE)
 		c = get_begin(buf, len, ++r.type);
 	get_bytes(&c, r.nonce, sizeof(r.nonce));
 	get_string(&c, r.name, sizeof(r.name));
@@ -457,7 +458,7 @@ int rp_setup_get_list(const void *buf, size_t len, struct rp_setup_list *m)
 			char name[RP_SETUP_NAME + 1];
 
 			get_string(&c, name, sizeof(name));
-			if (c.bad || !rp_setup_name_ok(name))
+			if (c.malformed || !rp_setup_name_ok(name))
 				return -EBADMSG;
 			if (!write)
 				continue;

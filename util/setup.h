@@ -70,7 +70,8 @@ struct rp_setup_challenge {
 	uint8_t nonce[RP_SETUP_NONCE];
 };
 
-/* Set in an owner: the first client to share a pool after an exclusive one. */
+/* Bit of an owner: it was the first to share a pool after an exclusive owner.
+ */
 #define RP_SETUP_SHARED (1ull << 63)
 
 /*  16 nonce  48 string name (GET_LIST: empty)  SET_LENGTH: u64 length

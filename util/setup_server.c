@@ -45,7 +45,7 @@ struct conn {
 	/* The client has opened a pool: the connection has no deadline. */
 	bool holds;
 	bool exclusive, observes;
-	unsigned int pool, part, who, rights;
+	unsigned int pool, part, secret_index, rights;
 	uint64_t owner;
 };
 TAILQ_HEAD(conns, conn);
@@ -167,7 +167,7 @@ static unsigned int find_rights(const struct rp_setup_server *s,
 		return 0;
 	if (!s->attr.rights)
 		return RP_SETUP_READ | RP_SETUP_WRITE | RP_SETUP_ADMIN;
-	return s->attr.rights(s->attr.arg, i, c->who);
+	return s->attr.rights(s->attr.arg, i, c->secret_index);
 }
 
 static int put_list(const struct rp_setup_server *s, struct conn *c)
@@ -290,9 +290,9 @@ static int grant_export(struct rp_setup_server *s, struct conn *c,
 
 	*e = s->attr.exports[i];
 	e->read_only = c->observes || !(find_rights(s, c, i) & RP_SETUP_WRITE);
-	ret = s->attr.grant
-		      ? s->attr.grant(s->attr.arg, i, c->who, part, e, err)
-		      : 0;
+	ret = s->attr.grant ? s->attr.grant(s->attr.arg, i, c->secret_index,
+					    part, e, err)
+			    : 0;
 	return ret ? put_error(c,
 			       ret == -ENOMEM ? RP_SETUP_E_SCARCE
 					      : RP_SETUP_E_BUSY,
@@ -544,15 +544,16 @@ static int put_export(struct rp_setup_server *s, struct conn *c,
 			 len >= sizeof(known) ? "..." : "");
 }
 
-/* Whether a known secret made the request's MAC; c->who: slot of the secret. */
+/* Whether a known secret made the request's MAC; c->secret_index: its slot. */
 static bool authenticate(struct rp_setup_server *s, struct conn *c, size_t len)
 {
 	const struct rp_setup_secrets *known = s->attr.secrets;
 
 	if (!known || !known->needed)
 		return true;
-	for (c->who = 0; c->who < RP_SETUP_SECRETS; c->who++) {
-		c->auth.secret = &known->v[c->who];
+	for (c->secret_index = 0; c->secret_index < RP_SETUP_SECRETS;
+	     c->secret_index++) {
+		c->auth.secret = &known->v[c->secret_index];
 		if (c->auth.secret->len &&
 		    rp_setup_check_seal(c->in, len, RP_SETUP_FROM_CLIENT,
 					&c->auth))

@@ -16,10 +16,10 @@ enum rp_setup_right {
 
 /*
  * The secrets of clients. A client is known by the slot of the secret that made
- * its MAC: `who` below.
+ * its MAC: `secret_index` below.
  */
 struct rp_setup_secrets {
-	bool needed; /* false: accept every client, with who = 0 */
+	bool needed; /* false: accept every client, with index 0 */
 	struct rp_secret v[RP_SETUP_SECRETS]; /* length 0: unused slot */
 };
 
@@ -41,7 +41,8 @@ struct rp_setup_server_attr {
 	 * The rights of a client to exports[i]; 0: the client cannot see the
 	 * pool. NULL: every client has all rights.
 	 */
-	unsigned int (*rights)(void *arg, unsigned int i, unsigned int who);
+	unsigned int (*rights)(void *arg, unsigned int i,
+			       unsigned int secret_index);
 	/*
 	 * The most clients that may have exports[i] open; 0: no limit. NULL: no
 	 * limit.
@@ -65,7 +66,7 @@ struct rp_setup_server_attr {
 	 * 0, or -errno and the reason in err. NULL: all clients get
 	 * exports[i].key.
 	 */
-	int (*grant)(void *arg, unsigned int i, unsigned int who,
+	int (*grant)(void *arg, unsigned int i, unsigned int secret_index,
 		     unsigned int part, struct rp_setup_export *e, char *err);
 	/*
 	 * Stores the length of the file in a pool, and updates exports[i].

@@ -53,7 +53,7 @@ static void put_label(FILE *out, const char *name, const char *value)
 }
 
 /* Print name and labels of one line, without the closing brace. */
-static void begin(const struct exposition *t, size_t i, const char *name)
+static void begin_sample(const struct exposition *t, size_t i, const char *name)
 {
 	const struct rp_stats_copy *c = t->copies[i];
 
@@ -64,12 +64,12 @@ static void begin(const struct exposition *t, size_t i, const char *name)
 	put_label(t->out, "command", c->command);
 }
 
-static void end(const struct exposition *t, uint64_t value)
+static void end_sample(const struct exposition *t, uint64_t value)
 {
 	fprintf(t->out, "} %" PRIu64 "\n", value);
 }
 
-static void end_seconds(const struct exposition *t, uint64_t ns)
+static void end_sample_seconds(const struct exposition *t, uint64_t ns)
 {
 	fprintf(t->out, "} %.9f\n", (double)ns / 1e9);
 }
@@ -79,8 +79,9 @@ static void put_one(const struct exposition *t, const char *name,
 {
 	head(t, name, type, help);
 	for (size_t i = 0; i < t->n; i++) {
-		begin(t, i, name);
-		end(t, *(const uint64_t *)((const char *)page_of(t, i) + at));
+		begin_sample(t, i, name);
+		end_sample(t, *(const uint64_t *)((const char *)page_of(t, i) +
+						  at));
 	}
 }
 
@@ -95,7 +96,7 @@ static void region_begin(const struct exposition *t, size_t i, const char *name,
 		;
 	snprintf(pool, sizeof(pool), e < r ? "%s#%d" : "%s", r->name,
 		 (int)(r - first));
-	begin(t, i, name);
+	begin_sample(t, i, name);
 	fputc(',', t->out);
 	put_label(t->out, "pool", pool);
 }
@@ -114,9 +115,9 @@ static void put_region(const struct exposition *t, const char *name,
 
 			region_begin(t, i, name, r);
 			if (seconds)
-				end_seconds(t, v);
+				end_sample_seconds(t, v);
 			else
-				end(t, v);
+				end_sample(t, v);
 		}
 }
 
@@ -135,7 +136,7 @@ static void put_info(const struct exposition *t)
 			region_begin(t, i, name, r);
 			fprintf(t->out, ",method=\"%s\"",
 				rp_method_name((enum rp_method)r->method));
-			end(t, r->class);
+			end_sample(t, r->class);
 		}
 	head(t, "ofi_rpmem_pool_failed", "gauge",
 	     "1 if a flush of the pool has failed: commits to it fail.");
@@ -144,7 +145,7 @@ static void put_info(const struct exposition *t)
 			     region_next(page_of(t, i), NULL);
 		     r; r = region_next(page_of(t, i), r)) {
 			region_begin(t, i, "ofi_rpmem_pool_failed", r);
-			end(t, r->failed != 0 && r->used);
+			end_sample(t, r->failed != 0 && r->used);
 		}
 }
 
@@ -165,7 +166,7 @@ static void series_begin(const struct series *s, const char *suffix)
 	if (s->region)
 		region_begin(s->t, s->i, name, s->region);
 	else
-		begin(s->t, s->i, name);
+		begin_sample(s->t, s->i, name);
 	fprintf(s->t->out, ",method=\"%s\"",
 		rp_method_name(s->region ? (enum rp_method)s->region->method
 					 : (enum rp_method)s->method));
@@ -186,15 +187,15 @@ static void put_histogram(const struct series *s,
 			continue;
 		series_begin(s, "_bucket");
 		fprintf(out, ",le=\"%.12g\"", ns / 1e9);
-		end(s->t, sum);
+		end_sample(s->t, sum);
 	}
 	series_begin(s, "_bucket");
 	fputs(",le=\"+Inf\"", out);
-	end(s->t, sum);
+	end_sample(s->t, sum);
 	series_begin(s, "_sum");
-	end_seconds(s->t, h->ns);
+	end_sample_seconds(s->t, h->ns);
 	series_begin(s, "_count");
-	end(s->t, sum);
+	end_sample(s->t, sum);
 }
 
 static void put_commits(const struct exposition *t)
@@ -239,11 +240,11 @@ static void put_statuses(const struct exposition *t, const char *name,
 
 			if (!*v)
 				continue;
-			begin(t, i, name);
+			begin_sample(t, i, name);
 			fputc(',', t->out);
 			put_label(t->out, "status",
 				  rp_status_name((enum rp_status)st));
-			end(t, *v);
+			end_sample(t, *v);
 		}
 }
 
@@ -263,17 +264,19 @@ static void put_operations(const struct exposition *t)
 		       : "Operations that an initiator completed.");
 		for (size_t i = 0; i < t->n; i++)
 			for (int k = 0; k < RP_STATS_KINDS; k++) {
-				begin(t, i, names[b]);
+				begin_sample(t, i, names[b]);
 				fprintf(t->out, ",kind=\"%s\"", kinds[k]);
-				end(t, b ? page_of(t, i)->completed[k].bytes
-					 : page_of(t, i)->completed[k].count);
+				end_sample(
+					t,
+					b ? page_of(t, i)->completed[k].bytes
+					  : page_of(t, i)->completed[k].count);
 			}
 	}
 	head(t, "ofi_rpmem_operations_outstanding", "gauge",
 	     "Operations of an initiator that are not complete.");
 	for (size_t i = 0; i < t->n; i++) {
-		begin(t, i, "ofi_rpmem_operations_outstanding");
-		end(t, rp_stats_outstanding(page_of(t, i)));
+		begin_sample(t, i, "ofi_rpmem_operations_outstanding");
+		end_sample(t, rp_stats_outstanding(page_of(t, i)));
 	}
 }
 

@@ -76,7 +76,7 @@ static void handle(const struct study_message *m, size_t len,
 
 /* --- the client --- */
 
-static void work(struct side *s, unsigned int way)
+static void write_record(struct side *s, unsigned int way)
 {
 	static struct study_message m;
 	const unsigned int flags = ways[way].flags;
@@ -140,7 +140,7 @@ int main(int argc, char **argv)
 			.name = sizes[i].name,
 			.ways = ways,
 			.ways_n = WAYS,
-			.work = work,
+			.work = write_record,
 			.begin = begin,
 			.handle = handle,
 			.end = end,

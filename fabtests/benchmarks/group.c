@@ -102,7 +102,7 @@ static struct rpmem_pool *open_pool(const char *where)
 	return pool;
 }
 
-static int one(char **argv)
+static int run_one_pool(char **argv)
 {
 	const unsigned int out = (unsigned int)strtoul(argv[3], NULL, 10);
 	const unsigned int rounds = (unsigned int)strtoul(argv[4], NULL, 10);
@@ -126,7 +126,7 @@ int main(int argc, char **argv)
 	double *us[2];
 
 	if (argc == 5 && !strcmp(argv[1], "--one"))
-		return one(argv);
+		return run_one_pool(argv);
 	if (argc < 3 || !rounds) {
 		fprintf(stderr, "usage: group POOL GROUP [ROUNDS]\n");
 		return 2;

@@ -88,7 +88,7 @@ static void coupled(struct rpmem_rpc *rpc, size_t len)
 }
 
 /* Each call is sent at the acknowledgement of the previous one. */
-static void decoupled(struct rpmem_rpc *rpc, size_t len)
+static void send_at_acknowledgement(struct rpmem_rpc *rpc, size_t len)
 {
 	static struct rpmem_rpc_op ops[EACH];
 	struct rpmem_rpc_op *done[16];
@@ -151,7 +151,7 @@ static void measure(struct rpmem_rpc *rpc, unsigned int rounds)
 				coupled(rpc, sizes[s]);
 				us[0][r] = (now_us() - start) / EACH;
 				start = now_us();
-				decoupled(rpc, sizes[s]);
+				send_at_acknowledgement(rpc, sizes[s]);
 				us[1][r] = (now_us() - start) / EACH;
 			}
 			for (int i = 0; i < 2; i++)

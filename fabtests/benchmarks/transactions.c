@@ -67,7 +67,7 @@ static size_t round_up(size_t n, size_t unit)
 /*
  * H5: lengths of 256 bytes and more; H6 and H7: lengths below, in lines of 64.
  */
-static size_t padded(size_t n, unsigned int flags)
+static size_t padded_length(size_t n, unsigned int flags)
 {
 	if (!(flags & PAD))
 		return n;
@@ -76,7 +76,7 @@ static size_t padded(size_t n, unsigned int flags)
 
 static size_t stride(unsigned int flags)
 {
-	return padded(16 + payload, flags);
+	return padded_length(16 + payload, flags);
 }
 
 static size_t entry_size(void)
@@ -285,7 +285,7 @@ static void work(struct side *s, unsigned int way)
 	read_records(s, way, account, r, 16 + payload);
 	lock_records(s, way, account, r, &id);
 	len = update(r, account, m.body);
-	log_len = padded(len, flags);
+	log_len = padded_length(len, flags);
 	memset(m.body + len, 0, log_len - len);
 	if (log_at[way] + log_len > AREA - LOG)
 		log_at[way] = 0;

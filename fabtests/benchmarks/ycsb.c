@@ -222,7 +222,7 @@ static void begin(struct run *r, const struct kv_call *k)
 }
 
 /* Begin an operation, and wait until it has ended as its way defines. */
-static void operate(struct run *r, const struct kv_call *k)
+static void run_operation(struct run *r, const struct kv_call *k)
 {
 	const int reply =
 		r->way == COUPLED || (r->way == DURABLE && k->type <= KV_SCAN);
@@ -259,7 +259,7 @@ static void load(void)
 	double sum = 0;
 
 	for (uint64_t i = 0; i < RECORDS; i++) {
-		operate(&r, call_of(KV_PUT, i, 0));
+		run_operation(&r, call_of(KV_PUT, i, 0));
 		sum += 1 / pow((double)(i + 1), THETA);
 		popularity[i] = sum;
 	}
@@ -323,7 +323,7 @@ static double time_ycsb(char workload, enum way way, uint64_t seed, unsigned n)
 	const double start = now_us();
 
 	for (unsigned int i = 0; i < n; i++)
-		operate(&r, next_call(workload, &s));
+		run_operation(&r, next_call(workload, &s));
 	finish(&r);
 	return (now_us() - start) / n;
 }
@@ -414,7 +414,7 @@ static void load_graph(void)
 		if (k->len > KV_VALUE_MAX)
 			fail(pr.of->name, "a node has too many edges");
 		memcpy(k + 1, pr.to + pr.first[n], k->len);
-		operate(&r, k);
+		run_operation(&r, k);
 	}
 	finish(&r);
 }
@@ -451,7 +451,7 @@ static double time_pagerank(enum way way, unsigned int iterations, double *sum)
 
 		memset(pr.next, 0, nodes * sizeof(*pr.next));
 		for (uint32_t n = 0; n < nodes; n++)
-			operate(&r, call_of(KV_GET, GRAPH + n, 0));
+			run_operation(&r, call_of(KV_GET, GRAPH + n, 0));
 		finish(&r);
 		for (uint32_t n = 0; n < nodes; n++)
 			pr.rank[n] = 0.15 / nodes + 0.85 * pr.next[n];
@@ -490,7 +490,7 @@ static void pagerank(const char *names, unsigned int iterations)
 }
 
 /* Whether the server is killed in operation i: in one of `every`, by a seed. */
-static int crashes(uint64_t i, unsigned int every)
+static int server_is_killed_at(uint64_t i, unsigned int every)
 {
 	struct seeded s = {.state = i / every};
 
@@ -532,7 +532,7 @@ static double time_crashes(enum way way, unsigned int n, unsigned int every,
 	int fd = -1;
 
 	for (uint64_t i = 0; i < n; i++) {
-		if (crashes(i, every)) {
+		if (server_is_killed_at(i, every)) {
 			begin(&r, recovery_call(i, puts));
 			kill_server();
 			if (fd >= 0)
@@ -543,7 +543,7 @@ static double time_crashes(enum way way, unsigned int n, unsigned int every,
 			connect_again();
 			r.ended = r.acked = r.begun;
 		}
-		operate(&r, recovery_call(i, puts));
+		run_operation(&r, recovery_call(i, puts));
 	}
 	finish(&r);
 	if (fd >= 0)

@@ -423,7 +423,7 @@ static const char *check_lies(struct duo *d)
  * A commit to a peer without agent fails in the call itself, and the provider
  * sends the peer nothing.
  */
-static const char *plain_peer(struct duo *d)
+static const char *peer_without_agent(struct duo *d)
 {
 	const struct pair_opts raw = {.prov = "tcp"};
 	struct card c = {0};
@@ -456,6 +456,6 @@ int main(void)
 		duo_case("an initiator that lies, beside one that is served",
 			 check_lies);
 	}
-	duo_case("a peer without ofi_rpmem", plain_peer);
+	duo_case("a peer without ofi_rpmem", peer_without_agent);
 	return tap_done();
 }

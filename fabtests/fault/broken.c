@@ -27,8 +27,8 @@ static char sentence[200];
 static const struct pair_opts plain;
 
 /*
- * Shut down each socket of this process whose peer port is the port in the key:
- * these are its private connections. Returns their number.
+ * Shut down the private connections of this process, which are the sockets
+ * whose peer port is the port in the key. Returns their number.
  */
 static int cut_connections(const struct card *c)
 {

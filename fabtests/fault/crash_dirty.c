@@ -260,7 +260,7 @@ static uint64_t state(void)
 	uint64_t h = 0;
 
 	for (unsigned int i = 0; i < CELLS; i++)
-		h = pool_mix(h ^ (w.committed[i] << 8 | w.submitted[i]));
+		h = pool_mix_hash(h ^ (w.committed[i] << 8 | w.submitted[i]));
 	return h;
 }
 
@@ -274,7 +274,7 @@ static uint64_t pick(void *ctx, uint64_t below)
 
 	if (*mode < 2)
 		return *mode ? below - 1 : 0;
-	*mode = pool_mix(*mode) | 2;
+	*mode = pool_mix_hash(*mode) | 2;
 	return *mode % below;
 }
 

@@ -75,8 +75,8 @@ void oracle_start(struct oracle *o, const struct crash_cell *cell,
 		}
 }
 
-__attribute__((format(printf, 2, 3))) static void wrong(struct oracle *o,
-							const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static void
+oracle_fail(struct oracle *o, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -234,7 +234,8 @@ static void must_set(struct oracle *o, const struct oracle_op *commit,
 	o->nmust++;
 	if (o->acked[b][commit->init] == ORACLE_AFTER &&
 	    o->cell->weak_class < o->cell->against)
-		wrong(o, "commit #%u is ok, its class is no more", commit->id);
+		oracle_fail(o, "commit #%u is ok, its class is no more",
+			    commit->id);
 }
 
 static void acknowledge_byte(struct oracle *o, const struct oracle_op *commit,
@@ -252,11 +253,11 @@ static void acknowledge_byte(struct oracle *o, const struct oracle_op *commit,
 	if (last->kind != CRASH_WRITE_COMMIT &&
 	    last->kind != CRASH_ZERO_COMMIT && last != commit) {
 		if (last->state == OP_POSTED)
-			wrong(o, "commit #%u is ok before write #%u",
-			      commit->id, last->id);
+			oracle_fail(o, "commit #%u is ok before write #%u",
+				    commit->id, last->id);
 		if (last->state == OP_FAILED)
-			wrong(o, "commit #%u is ok, write #%u failed",
-			      commit->id, last->id);
+			oracle_fail(o, "commit #%u is ok, write #%u failed",
+				    commit->id, last->id);
 	}
 	must_set(o, commit, b, last);
 }
@@ -268,7 +269,7 @@ static void acknowledge_commit(struct oracle *o, const struct oracle_op *commit)
 			acknowledge_byte(o, commit, b);
 	if ((commit->kind == CRASH_THEN || commit->kind == CRASH_ATOMIC) &&
 	    !commit->stores)
-		wrong(o, "#%u is ok and was not stored", commit->id);
+		oracle_fail(o, "#%u is ok and was not stored", commit->id);
 	if (commit->kind != CRASH_THEN)
 		return;
 	for (unsigned int b = commit->at; b < commit->at + 8; b++)
@@ -281,7 +282,7 @@ void oracle_complete(struct oracle *o, struct oracle_op *op, int err,
 	bool ok = !err;
 
 	if (op->state != OP_POSTED) {
-		wrong(o, "#%u completes twice", op->id);
+		oracle_fail(o, "#%u completes twice", op->id);
 		return;
 	}
 	op->ended = step;
@@ -289,7 +290,7 @@ void oracle_complete(struct oracle *o, struct oracle_op *op, int err,
 		acknowledge_commit(o, op);
 	if (ok && o->cell->send && !o->cell->inplace &&
 	    op->kind == CRASH_WRITE_COMMIT && !op->copied)
-		wrong(o, "#%u did not travel in a message", op->id);
+		oracle_fail(o, "#%u did not travel in a message", op->id);
 	op->state = ok ? OP_OK : OP_FAILED;
 	if ((err == EOPNOTSUPP || err == ENOMEDIUM) &&
 	    o->phase == ORACLE_AFTER && !o->refused[op->init])
@@ -299,7 +300,8 @@ void oracle_complete(struct oracle *o, struct oracle_op *op, int err,
 	 */
 	op->unsure = err == EUCLEAN || err == ECANCELED || err == EIO;
 	if (!ok && op->stores && !op->unsure)
-		wrong(o, "#%u was stored, and its error denies it", op->id);
+		oracle_fail(o, "#%u was stored, and its error denies it",
+			    op->id);
 }
 
 static const struct oracle_op *by_id(const struct oracle *o, uint8_t id)
@@ -331,13 +333,14 @@ void oracle_stored(struct oracle *o, uint64_t word)
 	struct oracle_op *op = (struct oracle_op *)by_id(o, (uint8_t)word);
 
 	if (!op || (op->kind != CRASH_THEN && op->kind != CRASH_ATOMIC)) {
-		wrong(o, "a store of no operation: %#" PRIx64, word);
+		oracle_fail(o, "a store of no operation: %#" PRIx64, word);
 		return;
 	}
 	if (++op->stores > 1)
-		wrong(o, "#%u is stored twice", op->id);
+		oracle_fail(o, "#%u is stored twice", op->id);
 	if (op->state == OP_FAILED && !op->unsure)
-		wrong(o, "#%u is stored after an error that denied it", op->id);
+		oracle_fail(o, "#%u is stored after an error that denied it",
+			    op->id);
 }
 
 void oracle_changed(struct oracle *o, uint8_t byte)

@@ -51,7 +51,7 @@ const struct pool_cell pool_cells[POOL_CELLS] = {
 #define WORDS (POOL_LONGEST / MODEL_WORD)
 #define SEEN  (1u << 20)
 
-uint64_t pool_mix(uint64_t z)
+uint64_t pool_mix_hash(uint64_t z)
 {
 	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
 	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
@@ -95,7 +95,7 @@ static unsigned int pick_value(unsigned int mode, unsigned int word,
 	bool newest;
 
 	if (mode >= 6)
-		return (unsigned int)(pool_mix(mode * WORDS + word) % n);
+		return (unsigned int)(pool_mix_hash(mode * WORDS + word) % n);
 	newest = mode / 2 == 0 ? true : word >= (mode / 2 == 1 ? ring : half);
 	return newest == (mode % 2 == 0) ? n - 1 : 0;
 }
@@ -117,16 +117,16 @@ void pool_cut(void)
 
 	if (!pw.exploring || pw.checking || *pw.why)
 		return;
-	h = pool_mix(h ^ pool_mix(pw.program->state()));
+	h = pool_mix_hash(h ^ pool_mix_hash(pw.program->state()));
 	for (unsigned int i = 0; i < words; i++) {
 		n[i] = model_after_cut(pw.model, pw.mem + i * MODEL_WORD, v[i],
 				       &lost);
 		if (lost || !n[i])
 			WRONG("word %u has no value", i);
 		open |= n[i] > 1;
-		h = pool_mix(h + n[i]);
+		h = pool_mix_hash(h + n[i]);
 		for (size_t k = 0; k < n[i]; k++)
-			h = pool_mix(h ^ v[i][k]);
+			h = pool_mix_hash(h ^ v[i][k]);
 	}
 	if (*pw.why || is_seen(h | 1))
 		return;
@@ -154,7 +154,7 @@ static uint64_t sim_now(void)
 static void sim_random(void *buf, size_t len)
 {
 	for (uint8_t *p = buf; len--; p++)
-		*p = (uint8_t)pool_mix(++pw.rng);
+		*p = (uint8_t)pool_mix_hash(++pw.rng);
 }
 
 /*
@@ -497,7 +497,7 @@ static size_t all_acts(struct act *out)
 	return acts;
 }
 
-static void act(const struct act *a)
+static void run_act(const struct act *a)
 {
 	if (a->kind == ACT_SUBMIT || a->kind == ACT_SERVE) {
 		if (a->kind == ACT_SUBMIT)
@@ -534,7 +534,7 @@ void pool_run(void)
 		pool_cut();
 		n = all_acts(acts);
 		if (n) {
-			act(&acts[choose(&choices, (unsigned int)n)]);
+			run_act(&acts[choose(&choices, (unsigned int)n)]);
 			continue;
 		}
 		pw.now += 300 * POOL_MS;

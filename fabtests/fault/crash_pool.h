@@ -82,7 +82,7 @@ extern struct choices choices;
 			snprintf(pw.why, sizeof(pw.why), __VA_ARGS__);         \
 	} while (0)
 
-uint64_t pool_mix(uint64_t z);
+uint64_t pool_mix_hash(uint64_t z);
 /*
  * Connect the provider to the simulated host. Returns the number of orders to
  * try of each program: runs, or long_runs if RP_LONG is 1.

@@ -399,7 +399,7 @@ static void recover_together(const unsigned char *left)
 		       e->pos % w.c->super.ring + rpc_entry_result(e->len);
 		if (!sent->answered &&
 		    (!rpc_result_decode(w.c->super.seed, from, e->room,
-					rpc_sequence(e->life, n), &r) ||
+					rpc_sequence(e->incarnation, n), &r) ||
 		     r.mark != rpc_mark(image->srv->page.token, r.sequence)))
 			WRONG("call %u has no reply behind a recovery",
 			      (unsigned int)n);
@@ -426,10 +426,10 @@ static uint64_t state(void)
 {
 	uint64_t h = w.handler.k;
 
-	h = pool_mix(h ^ w.handler.sequence << 8);
-	h = pool_mix(h ^ w.submitted ^ w.acked << 16 ^ w.replied << 32);
+	h = pool_mix_hash(h ^ w.handler.sequence << 8);
+	h = pool_mix_hash(h ^ w.submitted ^ w.acked << 16 ^ w.replied << 32);
 	for (unsigned int i = 0; i < pw.nout; i++)
-		h = pool_mix(h ^ pw.out[i]->offset);
+		h = pool_mix_hash(h ^ pw.out[i]->offset);
 	return h;
 }
 

@@ -15,8 +15,8 @@
 /* A search of a forbidden pair that loses nothing in this many runs stops. */
 #define RUNS_MISSED 20000ull
 /*
- * Random runs of a forbidden pair, at least: some lose bytes only in long
- * programs.
+ * Random runs of a forbidden pair, at least, because some pairs lose bytes only
+ * in long programs.
  */
 #define RUNS_FORBIDDEN 5000ull
 
@@ -131,8 +131,9 @@ static bool may_break(const struct crash_cell *c)
 	return !c->alone;
 }
 
-static bool applies(const struct crash_pair *p, const struct crash_prog *prog,
-		    const struct crash_cell *c)
+static bool program_applies(const struct crash_pair *p,
+			    const struct crash_prog *prog,
+			    const struct crash_cell *c)
 {
 	bool simple = c->truth.place < MODEL_DMA_CACHE && c->fabric.ordered;
 	bool breaks = prog->breaks || prog->cuts || prog->stops ||
@@ -314,7 +315,7 @@ static bool work_short(struct crash_shared *s, const struct crash_pair *p,
 			    i != (unsigned int)crash_opt.program)
 				continue;
 			r->program = i;
-			if (applies(p, &list[i], &cell) &&
+			if (program_applies(p, &list[i], &cell) &&
 			    !explore_choices(s, p, &cell, &list[i], max, r,
 					     &cut))
 				return true;

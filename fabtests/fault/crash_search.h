@@ -30,10 +30,10 @@ struct crash_pair {
 enum crash_outcome {
 	CRASH_OUT_NONE,
 	CRASH_OUT_SURVIVED,
-	CRASH_OUT_LOST,	 /* a valid pair lost bytes */
-	CRASH_OUT_WRONG, /* a valid pair broke another promise */
-	CRASH_OUT_CAUGHT,
-	CRASH_OUT_MISSED, /* a forbidden pair lost no bytes */
+	CRASH_OUT_LOST,	  /* bytes were lost, but the pair is not forbidden */
+	CRASH_OUT_WRONG,  /* another promise was broken, pair not forbidden */
+	CRASH_OUT_CAUGHT, /* bytes were lost, as the pair is forbidden */
+	CRASH_OUT_MISSED, /* no bytes were lost, but the pair is forbidden */
 	CRASH_OUT_CUT,	  /* a search not explored to its end */
 };
 

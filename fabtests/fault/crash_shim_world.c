@@ -526,7 +526,7 @@ static void end_run(void)
 	if (w.agent)
 		agent_end();
 	rp_qp_fini(&w.q);
-	/* Drop completions of canceled requests: their operations are gone. */
+	/* Drop completions of canceled requests, whose operations are gone. */
 	w.nwc = 0;
 	rpmem_detach_cq(w.cq);
 }

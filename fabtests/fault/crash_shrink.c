@@ -9,23 +9,23 @@
 
 static bool still_fails(const struct crash_cell *cell,
 			const struct crash_prog *prog, struct choices *c,
-			enum crash_result as)
+			enum crash_result outcome)
 {
 	struct crash_stats st = {0};
 	char why[CRASH_WHY];
 
 	choices_replay(c);
-	return crash_run(cell, prog, c, CRASH_SILENT, &st, why) == as;
+	return crash_run(cell, prog, c, CRASH_SILENT, &st, why) == outcome;
 }
 
 void crash_shrink(const struct crash_cell *cell, const struct crash_prog *prog,
-		  struct choices *c, enum crash_result as)
+		  struct choices *c, enum crash_result outcome)
 {
 	static struct choices best, trial;
 	bool better = true;
 
 	best = *c;
-	if (!still_fails(cell, prog, &best, as))
+	if (!still_fails(cell, prog, &best, outcome))
 		return; /* not reproduced: keep the path */
 	while (better) {
 		better = false;
@@ -35,7 +35,7 @@ void crash_shrink(const struct crash_cell *cell, const struct crash_prog *prog,
 				memmove(&trial.path[i], &trial.path[i + n],
 					best.len - i - n);
 				trial.len -= n;
-				if (still_fails(cell, prog, &trial, as)) {
+				if (still_fails(cell, prog, &trial, outcome)) {
 					best = trial;
 					better = true;
 				} else {
@@ -47,7 +47,7 @@ void crash_shrink(const struct crash_cell *cell, const struct crash_prog *prog,
 				continue;
 			trial = best;
 			trial.path[i] = 0;
-			if (still_fails(cell, prog, &trial, as)) {
+			if (still_fails(cell, prog, &trial, outcome)) {
 				best = trial;
 				better = true;
 			}

@@ -43,7 +43,7 @@ void say(const char *fmt, ...)
 	fputc('\n', stderr);
 }
 
-const char *who(unsigned int machine)
+const char *machine_name(unsigned int machine)
 {
 	static const char *const names[MACHINES] = {"A", "B", "target"};
 
@@ -81,8 +81,8 @@ static void record_end(struct oracle_op *op, bool ok, int err)
 {
 	if (!op)
 		return;
-	say("%s reads an entry: %s %s", who(op->init), oracle_op_name(op),
-	    ok ? "ok" : fi_strerror(err));
+	say("%s reads an entry: %s %s", machine_name(op->init),
+	    oracle_op_name(op), ok ? "ok" : fi_strerror(err));
 	oracle_complete(&w.o, op, ok ? 0 : err, w.step);
 	w.st->acked_weak += ok && oracle_is_commit(op) && w.noticed;
 	if (ok && oracle_is_commit(op))
@@ -440,8 +440,8 @@ static void act_post(unsigned int i)
 		return;
 	pmsim->use_machine(i);
 	ret = post_op(n, op);
-	say("%s posts %s%s%s", who(i), oracle_op_name(op), ret ? ": " : "",
-	    ret ? fi_strerror((int)-ret) : "");
+	say("%s posts %s%s%s", machine_name(i), oracle_op_name(op),
+	    ret ? ": " : "", ret ? fi_strerror((int)-ret) : "");
 	if (ret == -FI_EAGAIN) {
 		w.stalled[i] = true;
 		oracle_unposted(&w.o, op);
@@ -507,7 +507,8 @@ static enum crash_result act_run(const struct act *a)
 		if (!a->arrive[k])
 			continue;
 		say("%u of %u arrive at %s from %s", a->arrive[k],
-		    w.wire[k].in_flight, who(a->machine), who(w.wire[k].from));
+		    w.wire[k].in_flight, machine_name(a->machine),
+		    machine_name(w.wire[k].from));
 		deliver_messages(&w.wire[k], a->arrive[k]);
 		any = true;
 	}
@@ -524,7 +525,7 @@ static enum crash_result act_run(const struct act *a)
 		ret = oracle_check(&w.o, w.model, w.mem);
 	if (ret != CRASH_OK)
 		return ret;
-	say("%s runs", who(a->machine));
+	say("%s runs", machine_name(a->machine));
 	run(a->machine);
 	return w.seen;
 }
@@ -539,7 +540,8 @@ static void act_cut(unsigned int i)
 					   ", reported to the target alone"};
 	unsigned int informed = choose(w.c, 3);
 
-	say("%s's private connection is cut%s", who(i), whom[informed]);
+	say("%s's private connection is cut%s", machine_name(i),
+	    whom[informed]);
 	pmsim->cut(informed == 2 ? TARGET : i,
 		   informed == 1 ? PMSIM_CUT_BOTH : PMSIM_CUT_HERE);
 	w.cuts++;
@@ -557,7 +559,7 @@ static void act_cut(unsigned int i)
  */
 static void act_stop(unsigned int i)
 {
-	say("the target stops, for longer than %s waits", who(i));
+	say("the target stops, for longer than %s waits", machine_name(i));
 	w.stops++;
 	w.now += STOPPED;
 	run(i);
@@ -567,7 +569,8 @@ static void act_remove(unsigned int i)
 {
 	struct node *n = &w.node[i];
 
-	say("%s removes the target's address, and inserts it again", who(i));
+	say("%s removes the target's address, and inserts it again",
+	    machine_name(i));
 	w.removes++;
 	pmsim->use_machine(i);
 	MUST(fi_av_remove(n->av, &n->peer, 1, 0));
@@ -617,7 +620,7 @@ static void act_death(void)
 
 static void act_tell(unsigned int i)
 {
-	say("%s learns of the cut", who(i));
+	say("%s learns of the cut", machine_name(i));
 	pmsim->report_failures(i);
 	run(i);
 }
@@ -727,7 +730,7 @@ static enum crash_result arrive_late(void)
 			if (w.wire[k].to != TARGET || !w.wire[k].in_flight)
 				continue;
 			say("%u arrive late at target from %s",
-			    w.wire[k].in_flight, who(w.wire[k].from));
+			    w.wire[k].in_flight, machine_name(w.wire[k].from));
 			pmsim->deliver(w.wire[k].id, w.wire[k].in_flight);
 			any = true;
 		}

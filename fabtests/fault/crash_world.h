@@ -153,10 +153,10 @@ enum crash_result crash_run(const struct crash_cell *cell,
 			    char *why);
 
 /*
- * Shorten the path of a run that ended with `as`, as long as the run still ends
- * so.
+ * Shorten the path of a run that ended with `outcome`, without changing that
+ * outcome.
  */
 void crash_shrink(const struct crash_cell *cell, const struct crash_prog *prog,
-		  struct choices *c, enum crash_result as);
+		  struct choices *c, enum crash_result outcome);
 
 #endif

@@ -112,8 +112,8 @@ size_t all_actions(struct act *out, size_t max)
 static bool acts_independent(const struct act *a, const struct act *b)
 {
 	/*
-	 * No two actions commute once a connection may end or be made: both
-	 * machines are then notified.
+	 * No two actions commute once a connection may end or be made, because
+	 * both machines are notified of that.
 	 */
 	if (w.cell->fabric.offers_msg &&
 	    (w.cuts || w.stops || w.removes || w.restarts || w.rekeys ||

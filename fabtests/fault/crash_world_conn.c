@@ -12,7 +12,7 @@ void look_at_events(unsigned int machine)
 		w.lost[machine] = e == NODE_OVER;
 		if (e == NODE_OVER)
 			say("%s sees that its connection is over",
-			    who(machine));
+			    machine_name(machine));
 	}
 }
 
@@ -22,7 +22,7 @@ void look_at_events(unsigned int machine)
  */
 void connect_again(unsigned int i)
 {
-	say("%s connects again", who(i));
+	say("%s connects again", machine_name(i));
 	oracle_connects(&w.o, i);
 	node_connect(&w.node[i], w.target_name);
 	run(TARGET);

@@ -74,7 +74,7 @@ extern struct world w;
 
 /* Print a line of the trace. */
 void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-const char *who(unsigned int machine);
+const char *machine_name(unsigned int machine);
 /* Let a program poll its queue. */
 void run(unsigned int machine);
 /* Read which wires have messages in flight into w.wire. */

@@ -287,7 +287,7 @@ static const char *check_descriptors(struct duo *d)
 			  c.pool_addr, c.pool_key, out));
 	ENDS_WELL(&s);
 	/*
-	 * A commit of 200 ranges: its request is too long for fi_inject(), so
+	 * The request of a commit of 200 ranges is too long for fi_inject(), so
 	 * its buffer needs a descriptor.
 	 */
 	for (int i = 0; i < 200; i++)

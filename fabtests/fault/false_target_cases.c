@@ -161,8 +161,8 @@ const struct lie false_target_cases[] = {
 	 .size = 1,
 	 .value = 4},
 	/*
-	 * The initiator cannot FLUSH over tcp: it uses its agent method
-	 * instead, and the commit succeeds.
+	 * The initiator cannot FLUSH over tcp, so it uses its agent method, and
+	 * the commit succeeds.
 	 */
 	{.name = "a grant of a method that this end lacks",
 	 .want = 0,

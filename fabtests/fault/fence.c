@@ -382,8 +382,8 @@ static void many_writes(void)
 	CHECK(wait_end(&rounds) == 0);
 	CHECK(used_fence());
 	/*
-	 * A commit beyond the region fails at the initiator: it posts nothing
-	 * and keeps the connection.
+	 * A commit beyond the region fails at the initiator, which posts
+	 * nothing and keeps the connection.
 	 */
 	count_steps();
 	CHECK(commit(PAGE - 3, 4, &rounds) == ERANGE);

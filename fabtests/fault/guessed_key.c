@@ -57,8 +57,9 @@ static const char *const guesses[KINDS] = {"low 32 bits wrong",
 					   "low 32 bits right", "both wrong"};
 
 /*
- * Make a wrong key from the right one. Bits 34 and up stay right, because some
- * of them hold a mark and facts: an initiator sends no key that differs there.
+ * Make a wrong key from the right one. Bits 34 and up stay right, because they
+ * include the mark, class, method and port (struct rp_key), which an initiator
+ * checks before it sends a key.
  */
 static uint64_t guess_key(enum guess g, uint64_t salt)
 {

@@ -125,7 +125,7 @@ uint32_t refusal(const struct frame_conn *c);
 struct frame_conn *enter(void);
 /* Open conn again with enter() if it is closed. */
 bool conn_ensure(void);
-void bye(void);
+void close_connection(void);
 /* QUERY the key of region r on conn. */
 bool grant(int r);
 /* QUERY the keys of all regions whose keys the hostile peer has. */

@@ -168,7 +168,7 @@ bool conn_ensure(void)
 		frame_open(&me, &events);
 	if (conn && conn->state == FRAME_UP)
 		return true;
-	bye();
+	close_connection();
 	conn = enter();
 	if (conn->state != FRAME_UP) {
 		complain("no connection", (uint64_t)conn->err, conn->data_len);
@@ -183,7 +183,7 @@ bool conn_ensure(void)
 	return true;
 }
 
-void bye(void)
+void close_connection(void)
 {
 	granted = 0;
 	spent = false;
@@ -261,7 +261,7 @@ void send_and_wait(const uint8_t *msg, size_t len)
 		}
 	}
 	if (conn->state != FRAME_UP || spent)
-		bye();
+		close_connection();
 }
 
 void listen_for(unsigned int ms)

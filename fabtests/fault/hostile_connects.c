@@ -225,7 +225,7 @@ static void half_open(void)
 	if (world->audit.fds <= before)
 		complain("no half-open connection is accepted", before,
 			 world->audit.fds);
-	bye();
+	close_connection();
 	/*
 	 * While they are open, the target accepts a new connection with a right
 	 * key.
@@ -401,7 +401,7 @@ static void no_access(bool write, uint64_t addr, uint64_t rkey, size_t len)
 		complain("a read of what was not granted succeeds", addr, rkey);
 	if (err == ETIMEDOUT)
 		complain("RDMA comes to no end", addr, rkey);
-	bye();
+	close_connection();
 }
 
 static void send_bad_rdma(void)
@@ -418,7 +418,7 @@ static void send_bad_rdma(void)
 	if (!grant_all())
 		return;
 	before = grants[R_FILE];
-	bye();
+	close_connection();
 	if (!grant_all())
 		return;
 	for (size_t k = 0; k < 3; k++)

@@ -219,10 +219,7 @@ static ssize_t post_old(const struct cell *c)
 		commit_op.ends = 1;
 		return 0;
 	}
-	/*
-	 * The queue may be full, because the target is stopped: that is no
-	 * failure.
-	 */
+	/* A full queue is no failure, because the target is stopped. */
 	ret = BED_POST_FOR(&bed, 2,
 			   bed_commit(&bed, PLACE,
 				      olds[c->old].len ? olds[c->old].len : 8,
@@ -445,8 +442,8 @@ static size_t all_cells(void)
 }
 
 /*
- * Shuffle the cells; then move one cell of each operation and cause to the
- * front, for runs of CI_ROWS cells.
+ * Shuffle the cells; then move one cell of each combination of operation and
+ * cause to the front, so that a run of only CI_ROWS cells has each combination.
  */
 static void shuffle_cells(size_t n)
 {

@@ -115,7 +115,7 @@ struct operation {
 	const struct operation *vouched;
 	uint64_t was; /* first word's value at the call: what a fetch must
 		       * return */
-	bool was_sure;
+	bool was_committed;
 	uint64_t operand, compare, result;
 	const struct operation *covers[MOST];
 	unsigned int ncovers;
@@ -124,7 +124,7 @@ struct operation {
 static struct word {
 	uint64_t value; /* value of the last successful operation */
 	uint64_t seq;	/* number of that operation */
-	bool sure;	/* a commit has covered the value */
+	bool committed; /* a commit has covered the value */
 	const struct operation *poison; /* operation that failed on this word
 					 * since then */
 	struct operation *busy;		/* outstanding operation that changes
@@ -165,7 +165,7 @@ static const char *check_word(unsigned int w)
 	const struct operation *o = d->busy;
 	uint64_t v = in_memory(w);
 
-	if (!d->sure || d->poison)
+	if (!d->committed || d->poison)
 		return NULL;
 	if (!o && v != d->value)
 		return bed_says("word %u, committed by operation %llu, has "
@@ -250,14 +250,15 @@ static const char *record_commit(const struct operation *c)
 			return bed_says("word %u has not its value when its "
 					"commit succeeds",
 					w);
-		d->sure = true;
+		d->committed = true;
 	}
 	return NULL;
 }
 
 static const char *end_with_success(struct operation *o)
 {
-	const bool sure = o->kind == DURABLE || o->kind == THEN || o->durable;
+	const bool committed =
+		o->kind == DURABLE || o->kind == THEN || o->durable;
 	const char *wrong;
 
 	for (unsigned int i = 0; i < o->count; i++) {
@@ -267,13 +268,13 @@ static const char *end_with_success(struct operation *o)
 		d->value = o->value[i];
 		d->seq = o->seq;
 		d->poison = NULL;
-		d->sure = sure || o->vouched;
+		d->committed = committed || o->vouched;
 		wrong = check_word(o->first + i);
 		if (wrong)
 			return bed_says("a %s has succeeded: %s",
 					kind_names[o->kind], wrong);
 	}
-	if ((o->kind == SUM || o->kind == CSWAP) && o->was_sure &&
+	if ((o->kind == SUM || o->kind == CSWAP) && o->was_committed &&
 	    o->result != o->was)
 		return bed_says("a %s has fetched another value",
 				kind_names[o->kind]);
@@ -287,7 +288,7 @@ static const char *end_with_error(struct operation *o)
 
 		d->busy = NULL;
 		d->poison = o;
-		d->sure = false;
+		d->committed = false;
 	}
 	return o->vouched ? over_failed(o->vouched, o) : NULL;
 }
@@ -324,7 +325,7 @@ static bool free_words(unsigned int first, unsigned int count, bool certain)
 {
 	for (unsigned int i = 0; i < count; i++)
 		if (words[first + i].busy ||
-		    (certain && !words[first + i].sure))
+		    (certain && !words[first + i].committed))
 			return false;
 	return true;
 }
@@ -362,7 +363,7 @@ static bool choose_op(struct operation *o)
 	for (unsigned int i = 0; i < o->count; i++)
 		o->value[i] = bed_random();
 	o->was = words[o->first].value;
-	o->was_sure = words[o->first].sure;
+	o->was_committed = words[o->first].committed;
 	o->operand = o->value[0];
 	o->compare = random_below(4) ? o->was : ~o->was;
 	if (o->kind == SUM)
@@ -514,7 +515,7 @@ static const char *row_run(size_t i)
 	if (wrong)
 		return bed_says("at first: %s", wrong);
 	for (unsigned int w = 0; w < WORDS; w++)
-		words[w].sure = true;
+		words[w].committed = true;
 	for (int step = 0; step < STEPS && !wrong; step++) {
 		wrong = cause_event(mixtures[mixture_of(row)].events);
 		start_op();

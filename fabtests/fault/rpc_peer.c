@@ -60,8 +60,8 @@ static int report(const char *what)
 	return 1;
 }
 
-static int wrong(const char *what, const struct rpmem_rpc_call *c, uint64_t k,
-		 const struct record *r)
+static int report_wrong_call(const char *what, const struct rpmem_rpc_call *c,
+			     uint64_t k, const struct record *r)
 {
 	fprintf(stderr,
 		"WRONG: %s: call %" PRIu64 ", sequence %#" PRIx64 ", again %d; "
@@ -82,23 +82,25 @@ static int process(int fd, struct record *r, const struct rpmem_rpc_call *c,
 	size_t len;
 
 	if (c->len < sizeof(h))
-		return wrong("short", c, 0, r);
+		return report_wrong_call("short", c, 0, r);
 	memcpy(&h, c->buf, sizeof(h));
 	len = fill(want, h.k, 0, LONGEST - sizeof(h));
 	if (h.k && (c->len != len + sizeof(h) ||
 		    memcmp((const char *)c->buf + sizeof(h), want, len)))
-		return wrong("other bytes", c, h.k, r);
+		return report_wrong_call("other bytes", c, h.k, r);
 	*k = h.k ? h.k : r->k;
 	if (c->sequence <= r->sequence) {
 		if (!c->again)
-			return wrong("twice, and not said so", c, h.k, r);
+			return report_wrong_call("twice, and not said so", c,
+						 h.k, r);
 		if (h.k && h.k <= r->replied)
-			return wrong("again, though replied", c, h.k, r);
+			return report_wrong_call("again, though replied", c,
+						 h.k, r);
 		return 0;
 	}
 	if (h.k && h.k != r->k + 1)
-		return wrong(h.k > r->k ? "one is missing" : "twice", c, h.k,
-			     r);
+		return report_wrong_call(
+			h.k > r->k ? "one is missing" : "twice", c, h.k, r);
 	r->sequence = c->sequence;
 	if (h.k)
 		r->k = h.k;
@@ -186,7 +188,7 @@ static int resume(struct rpmem_rpc *rpc, uint64_t *k)
 }
 
 /* rpmem_rpc_poll() has returned this call: check its new state and print it. */
-static int changed(struct one *o, uint64_t *acked, uint64_t *replied)
+static int check_call_state(struct one *o, uint64_t *acked, uint64_t *replied)
 {
 	if (o->op.result) {
 		fprintf(stderr, "rpc_peer: %s\n", o->op.error);
@@ -251,7 +253,8 @@ static int call(struct rpmem_rpc *rpc, uint64_t k)
 		if (n < 0)
 			return report("poll");
 		for (int i = 0; i < n; i++)
-			if (changed(done[i]->context, &acked, &replied))
+			if (check_call_state(done[i]->context, &acked,
+					     &replied))
 				return 1;
 		fflush(stdout);
 	}

@@ -138,7 +138,7 @@ static off_t page_place(uintptr_t addr)
 	const off_t at = (off_t)(addr / PAGE * sizeof(uint64_t));
 	uint64_t entry;
 
-	/* Read the byte: that maps its page, as a flush would. */
+	/* Read the byte, which maps its page, as a flush would. */
 	(void)*(const volatile char *)addr;
 	if (pread(pagemap_fd, &entry, sizeof(entry), at) != sizeof(entry))
 		abort();
@@ -278,8 +278,7 @@ void rpmem_shadow_streamed(const void *addr, size_t len)
 }
 
 /*
- * Write the copies to the shadow, oldest first: they are at the end of the
- * list.
+ * Write the copies to the shadow from the end of the list, where the oldest is.
  */
 static void lines_arrive(struct line *l)
 {

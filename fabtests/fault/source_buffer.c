@@ -136,8 +136,8 @@ static const char *wait_for_ends(void)
 	bool failed = false;
 
 	/*
-	 * Wait for the last one first: it has a deadline, and a write without
-	 * its own commit has none.
+	 * Wait for the last operation first, because it has a deadline; a write
+	 * without its own commit has none.
 	 */
 	if (posted && !bed_wait(&b, &ops[posted - 1], BED_DEADLINE))
 		return "the last operation did not end";

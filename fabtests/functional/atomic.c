@@ -15,13 +15,14 @@ static struct fi_cq_err_entry err;
 #define COMMIT	       (FI_COMMIT_COMPLETE | FI_COMPLETION)
 
 /* A region of the target, persistent or plain. */
-struct place {
+struct target_memory {
 	const char *what;
 	uint64_t addr, key;
 	bool persistent;
 };
 
-static uint64_t read_word(struct side *s, const struct place *p, uint64_t off)
+static uint64_t read_word(struct side *s, const struct target_memory *p,
+			  uint64_t off)
 {
 	uint64_t v = 0;
 
@@ -32,8 +33,8 @@ static uint64_t read_word(struct side *s, const struct place *p, uint64_t off)
 	return v;
 }
 
-static void write_word(struct side *s, const struct place *p, uint64_t off,
-		       uint64_t v)
+static void write_word(struct side *s, const struct target_memory *p,
+		       uint64_t off, uint64_t v)
 {
 	POST(s, fi_write(s->ep, &v, sizeof(v), NULL, s->peer, p->addr + off,
 			 p->key, &v));
@@ -49,7 +50,8 @@ static void run_idle(struct side *s, const struct card *peer)
  * Has the entry in e the flags of such an operation? A fetch is a read
  * (FI_READ) over tcp and by the agent, and a write over sockets.
  */
-static bool has_entry(const struct side *s, const struct place *p, bool fetches)
+static bool has_entry(const struct side *s, const struct target_memory *p,
+		      bool fetches)
 {
 	bool read = fetches && (p->persistent || !s->o.prov);
 
@@ -57,7 +59,7 @@ static bool has_entry(const struct side *s, const struct place *p, bool fetches)
 	       e.flags == (FI_ATOMIC | (read ? FI_READ : FI_WRITE));
 }
 
-static void short_forms(struct side *s, const struct place *p)
+static void short_forms(struct side *s, const struct target_memory *p)
 {
 	uint64_t one = 1, five = 5, got = 0, is = 0, v[2] = {10, 20};
 	struct fi_ioc ioc[2] = {{&v[0], 1}, {&v[1], 1}};
@@ -108,7 +110,8 @@ static void short_forms(struct side *s, const struct place *p)
 }
 
 /* Atomics by fi_atomicmsg() and its like, with two target ranges. */
-static void message_forms(struct side *s, const struct place *p, uint64_t flags)
+static void message_forms(struct side *s, const struct target_memory *p,
+			  uint64_t flags)
 {
 	uint64_t v[2] = {1, 2}, cmp[2] = {11, 0}, got[2] = {0, 0};
 	struct fi_ioc ioc = {v, 2}, res[2] = {{&got[0], 1}, {&got[1], 1}},
@@ -173,7 +176,7 @@ static bool fails_once(struct side *s, void *context)
 }
 
 /* Commits cover atomics, and atomics with FI_COMMIT_COMPLETE. */
-static void check_commits(struct side *s, const struct place *p)
+static void check_commits(struct side *s, const struct target_memory *p)
 {
 	uint64_t one = 1, got = 7;
 	struct fi_rma_iov r = {p->addr + 4088, 16, p->key};
@@ -219,10 +222,10 @@ static void check_commits(struct side *s, const struct place *p)
 
 static void run_initiator(struct side *s, const struct card *peer)
 {
-	const struct place pool = {"persistent", peer->pool_addr,
-				   peer->pool_key, true},
-			   plain = {"plain", peer->plain_addr, peer->plain_key,
-				    false};
+	const struct target_memory pool = {"persistent", peer->pool_addr,
+					   peer->pool_key, true},
+				   plain = {"plain", peer->plain_addr,
+					    peer->plain_key, false};
 	struct fi_atomic_attr attr;
 	size_t n = 0;
 
@@ -246,8 +249,8 @@ static void run_initiator(struct side *s, const struct card *peer)
 /* The endpoint has FI_COMMIT_COMPLETE as its default op_flags. */
 static void by_default(struct side *s, const struct card *peer)
 {
-	const struct place pool = {"persistent", peer->pool_addr,
-				   peer->pool_key, true};
+	const struct target_memory pool = {"persistent", peer->pool_addr,
+					   peer->pool_key, true};
 	uint64_t one = 1, got = 0;
 
 	POST(s, fi_fetch_atomic(s->ep, &one, 1, NULL, &got, NULL, s->peer,
@@ -268,8 +271,8 @@ static void by_default(struct side *s, const struct card *peer)
 
 static void run_raw_keys(struct side *s, const struct card *peer)
 {
-	const struct place pool = {"raw", peer->pool_addr, peer->pool_key,
-				   false};
+	const struct target_memory pool = {"raw", peer->pool_addr,
+					   peer->pool_key, false};
 	uint64_t one = 1;
 	struct fi_ioc ioc = {&one, 1};
 	struct fi_rma_ioc rma = {pool.addr, 1, pool.key};

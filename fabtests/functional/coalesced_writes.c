@@ -225,8 +225,8 @@ static void check_overlaps(struct side *s, const struct card *peer)
 			bad += ret != 0;
 			due++;
 			/*
-			 * A long write is not injected: its buffer may be read
-			 * until it completes.
+			 * A long write is not injected, so its buffer may be
+			 * read until the write completes.
 			 */
 			while (len[j] > 64 && due)
 				wait_for(s, &due, &bad);

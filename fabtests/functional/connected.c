@@ -250,7 +250,7 @@ static void run_initiator(struct side *s, const struct card *peer)
 
 /* --- lost connections --- */
 
-/* The target does not poll any more: it receives a commit, and exits. */
+/* The target exits without polling for a commit that it has received. */
 static void check_dead_target(struct side *s, const struct card *peer)
 {
 	pair_barrier_unpolled(s); /* the session is open */

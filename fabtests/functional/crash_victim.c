@@ -49,7 +49,7 @@ static void acknowledge(unsigned int n)
 	must(f && fprintf(f, "%u\n", n) > 0 && !fclose(f));
 }
 
-static unsigned int acknowledged(void)
+static unsigned int read_acknowledged(void)
 {
 	FILE *f = fopen(getenv("RPMEM_CRASHTEST_LEDGER"), "r");
 	unsigned int n = 0;
@@ -97,7 +97,7 @@ static void check_replace(void)
 	must(f || errno == ENOENT);
 	/* If the file exists, it must be whole. */
 	must(!f || fscanf(f, "%u\n", &found) == 1);
-	must(found >= acknowledged());
+	must(found >= read_acknowledged());
 }
 
 static uint64_t value(unsigned int i)
@@ -125,7 +125,7 @@ static void count(const char *offset)
 static void check_count(const char *offset)
 {
 	const int fd = open("counter", O_RDONLY);
-	const unsigned int last = acknowledged();
+	const unsigned int last = read_acknowledged();
 	uint64_t v = 0;
 
 	must(fd >= 0 || !last);
@@ -184,7 +184,7 @@ static void store(const char *page)
  * Count with O_DSYNC ("d"), or with sync_file_range(), which does not flush the
  * disk's cache.
  */
-static void flagged(const char *how)
+static void count_with_sync_flags(const char *how)
 {
 	const int fd =
 		open("counter", O_RDWR | O_CREAT | (*how == 'd' ? O_DSYNC : 0),
@@ -267,7 +267,7 @@ static void other_processes(void)
 	must(waitpid(pid, &status, 0) == pid && !status);
 }
 
-static void copies(void)
+static void copy_ranges(void)
 {
 	const int from = open("a", O_RDONLY);
 	int to = open("copy", O_RDWR | O_CREAT, 0600), p[2];
@@ -312,11 +312,11 @@ static void names(void)
 }
 
 /* Change files by most system calls, then make everything durable by sync(). */
-static void mixed(void)
+static void change_files(void)
 {
 	many_threads();
 	other_processes();
-	copies();
+	copy_ranges();
 	names();
 	must(syscall(SYS_io_uring_setup, 4, NULL) < 0 && errno == ENOSYS);
 	sync();
@@ -328,7 +328,7 @@ static void check_mixed(void)
 	char to[16];
 	struct stat st;
 
-	if (!acknowledged())
+	if (!read_acknowledged())
 		return;
 	must(!stat("a", &st) && st.st_size == 780 && st.st_nlink == 2);
 	must(!stat("folder/b", &st) && st.st_size == 390);
@@ -363,8 +363,8 @@ static void check_fill(void)
 {
 	struct stat st;
 
-	must(!stat("fill", &st) || (errno == ENOENT && !acknowledged()));
-	must(!acknowledged() || st.st_size >= acknowledged());
+	must(!stat("fill", &st) || (errno == ENOENT && !read_acknowledged()));
+	must(!read_acknowledged() || st.st_size >= read_acknowledged());
 }
 
 static const char *death;
@@ -420,9 +420,9 @@ int main(int argc, char **argv)
 	else if (!strcmp(name, "store"))
 		check ? check_count("0") : store(arg);
 	else if (!strcmp(name, "flagged"))
-		check ? check_count("0") : flagged(arg);
+		check ? check_count("0") : count_with_sync_flags(arg);
 	else if (!strcmp(name, "mixed"))
-		check ? check_mixed() : mixed();
+		check ? check_mixed() : change_files();
 	else if (!strcmp(name, "fill"))
 		check ? check_fill() : fill();
 	else if (!strcmp(name, "die"))

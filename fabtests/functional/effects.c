@@ -140,7 +140,7 @@ static void run_target(struct side *s, const struct card *peer)
 	v.peer = s->peer;
 	v.ours_at = offset_of(v.ours.buf, s->pool);
 	/*
-	 * A write without commit: its entry says only that the bytes are
+	 * The entry of a write without commit says only that the bytes are
 	 * placed.
 	 */
 	next_entry(s, &plain, &from);

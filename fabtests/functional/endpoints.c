@@ -240,7 +240,7 @@ static int write_all(struct side *s, struct ends *d, const struct card *peer)
 }
 
 /*
- * A thread sleeps on a queue that was opened after the connections: they must
+ * A thread sleeps on a queue that was opened after the connections, which must
  * wake this queue, too.
  */
 static void sleep_on_late_queue(struct side *s, const struct card *peer)

@@ -50,13 +50,13 @@ static void say(const char *format, ...)
 	fflush(ledger);
 }
 
-static _Noreturn void end(int ret, const char *why)
+static _Noreturn void end_program(int ret, const char *why)
 {
 	say("end %d %s\n", ret, why);
 	exit(ret ? 1 : 0);
 }
 
-static unsigned int below(unsigned int n)
+static unsigned int random_below(unsigned int n)
 {
 	seed ^= seed << 13;
 	seed ^= seed >> 7;
@@ -81,10 +81,10 @@ static bool again(int ret)
 	if (!ret)
 		return false;
 	if (ret != -ETIMEDOUT)
-		end(ret, rpmem_pool_error());
+		end_program(ret, rpmem_pool_error());
 	say("late %d %s\n", ret, rpmem_pool_error());
 	if (is_over(0))
-		end(0, "while calls were late");
+		end_program(0, "while calls were late");
 	return true;
 }
 
@@ -131,7 +131,7 @@ static void put(struct rpmem_pool_op *op, uint64_t *words, unsigned int cell,
 		.buf = words,
 		.len = WORDS * sizeof(*words),
 		.offset = (uint64_t)cell * STRIDE,
-		.flags = below(8) ? 0 : RPMEM_POOL_DURABLE,
+		.flags = random_below(8) ? 0 : RPMEM_POOL_DURABLE,
 	};
 }
 
@@ -140,8 +140,8 @@ static void batch(void)
 {
 	static uint64_t words[BATCH][WORDS];
 	struct rpmem_pool_op ops[BATCH], *done[BATCH];
-	const unsigned int n = 1 + below(BATCH);
-	const unsigned int first = 1 + below(cells - BATCH - 1);
+	const unsigned int n = 1 + random_below(BATCH);
+	const unsigned int first = 1 + random_below(cells - BATCH - 1);
 	unsigned int out = 0;
 
 	/* Step 37 makes the cells of a batch differ and lie far apart. */
@@ -151,7 +151,7 @@ static void batch(void)
 	fflush(ledger);
 	for (unsigned int i = 0; i < n; i++, out++)
 		if (rpmem_pool_submit(pool, &ops[i]))
-			end(-EIO, "submit");
+			end_program(-EIO, "submit");
 	while (out) {
 		int got = rpmem_pool_poll(pool, done, BATCH, -1);
 
@@ -170,9 +170,9 @@ static void batch(void)
 }
 
 /* Read one cell, and compare it with what this writer last wrote or read. */
-static void look(void)
+static void check_random_cell(void)
 {
-	const unsigned int cell = 1 + below(cells - 1);
+	const unsigned int cell = 1 + random_below(cells - 1);
 	uint64_t words[WORDS];
 
 	if (!has[cell])
@@ -197,7 +197,7 @@ static void tell_current(void)
 	say("current %u\n", members);
 }
 
-static void live(void)
+static void announce_writer(void)
 {
 	static uint64_t words[WORDS];
 	struct rpmem_pool_op op;
@@ -211,7 +211,7 @@ static void live(void)
 	while (!is_over(0)) {
 		batch();
 		for (unsigned int i = 0; i < 4; i++)
-			look();
+			check_random_cell();
 		tell_current();
 	}
 }
@@ -230,7 +230,7 @@ static void open_group(const char *place, const struct rpmem_pool_attr *attr)
 			return;
 		say("refused %d %s\n", ret, rpmem_pool_error());
 		if (is_over(rp_backoff_ms(rp_now_ms() - start, lost, PAUSE_MS)))
-			end(0, "not open");
+			end_program(0, "not open");
 	}
 }
 
@@ -251,7 +251,7 @@ int main(int argc, char **argv)
 		return 2;
 	open_group(argv[1], &attr);
 	if (rpmem_pool_query(pool, &info))
-		end(-EIO, rpmem_pool_error());
+		end_program(-EIO, rpmem_pool_error());
 	cells = (unsigned int)(info.length / STRIDE);
 	has = calloc(cells, sizeof(*has));
 	if (!has)
@@ -262,8 +262,8 @@ int main(int argc, char **argv)
 		while (!is_over(20))
 			tell_current();
 	else
-		live();
+		announce_writer();
 	rpmem_pool_close(pool);
-	end(0, "closed");
+	end_program(0, "closed");
 	return 0;
 }

@@ -124,7 +124,7 @@ static void run_target(struct side *s, const struct card *peer)
 			atomic_fetch_add(&seen->late, 1);
 	}
 	pair_barrier(s);
-	pair_barrier(s); /* overlapping writes are complete */
+	pair_barrier(s); /* the initiator's overlapping writes are complete */
 	memcpy(&word, medium + HOT, sizeof(word));
 	if (word != 0x0202020202020202)
 		atomic_fetch_add(&seen->lost, 1);

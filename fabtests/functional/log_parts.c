@@ -78,7 +78,7 @@ static int open_part(struct rpmem_pool **p, unsigned int parts,
 }
 
 /* Check that the entries of a log are these letters, and no others. */
-static void has(struct rpmem_log *l, const char *entries)
+static void expect_entries(struct rpmem_log *l, const char *entries)
 {
 	uint64_t lsn = RPMEM_LOG_HEAD;
 	char c;
@@ -136,7 +136,7 @@ static void one_log_stays(void)
 	rpmem_log_close(l);
 	CHECK(create(2, 0) == -EEXIST && create(2, 1) == -EEXIST);
 	OK(open_log(&l, 1, 0, 't'));
-	has(l, "o");
+	expect_entries(l, "o");
 	rpmem_log_close(l);
 	p.size = offsetof(struct rpmem_pool_attr, part);
 	p.exclusive = RPMEM_POOL_TAKE;
@@ -221,8 +221,8 @@ static void writers_are_apart(void)
 	OK(rpmem_log_append(a, "2", 1, NULL));
 	OK(rpmem_log_publish(a));
 	OK(rpmem_log_publish(b));
-	has(reader[0], "12");
-	has(reader[1], "x");
+	expect_entries(reader[0], "12");
+	expect_entries(reader[1], "x");
 	/* A create displaces no writer of a log that exists. */
 	taking.take = 1;
 	CHECK(rpmem_log_create(where, &taking) == -EEXIST);
@@ -234,10 +234,10 @@ static void writers_are_apart(void)
 	OK(rpmem_log_append(c, "z", 1, NULL));
 	OK(rpmem_log_publish(a));
 	OK(rpmem_log_publish(c));
-	has(reader[0], "123");
-	has(reader[1], "xwz");
-	has(a, "123");
-	has(c, "xwz");
+	expect_entries(reader[0], "123");
+	expect_entries(reader[1], "xwz");
+	expect_entries(a, "123");
+	expect_entries(c, "xwz");
 	for (int i = 0; i < 2; i++)
 		rpmem_log_close(reader[i]);
 	rpmem_log_close(a);

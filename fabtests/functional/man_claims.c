@@ -577,8 +577,8 @@ static void default_flag(void)
 	claim_is(AGAIN(fi_write(ep, buf, 8, NULL, self, r.addr, r.key, &a)), 0,
 		 "fi_write() on an endpoint with the default flag");
 	/*
-	 * The region on tmpfs does not reach class power: this error shows that
-	 * there was a commit.
+	 * The region on tmpfs does not reach class power, so this error shows
+	 * that there was a commit.
 	 */
 	claim(take_completion(&c, &bad) == RP_ST_CLASS && c == &a,
 	      "is a commit");

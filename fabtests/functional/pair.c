@@ -468,7 +468,10 @@ void pair_barrier_unpolled(struct side *s)
 
 	if (write(out_fd, &c, 1) != 1)
 		MUST(-errno);
-	/* Poll meanwhile: the other half may need the progress of this half. */
+	/*
+	 * Poll meanwhile, because the other half may need the progress of this
+	 * half.
+	 */
 	while ((n = read(in_fd, &c, 1)) != 1) {
 		if (!n || errno != EAGAIN)
 			MUST(-EPIPE);

@@ -126,16 +126,16 @@ static void serve_writes(struct side *s, const struct card *peer)
 {
 	side_insert(s, peer);
 	pair_barrier(s);
-	pair_barrier(s); /* all sizes are written */
+	pair_barrier(s); /* the initiator has written all sizes */
 	check_area(s, 1);
 	pair_barrier(s);
-	pair_barrier(s); /* overlapping writes are complete */
+	pair_barrier(s); /* the initiator's overlapping writes are complete */
 	check_area(s, 2);
 	pair_barrier(s);
-	pair_barrier(s); /* connection lost, and all written again */
+	pair_barrier(s); /* the initiator has reconnected and written again */
 	check_area(s, 3);
 	pair_barrier(s);
-	pair_barrier(s); /* unverified peers */
+	pair_barrier(s); /* the initiator has tried unverified peers */
 }
 
 /* --- the initiator --- */

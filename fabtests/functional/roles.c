@@ -35,7 +35,7 @@ static bool commit_writes(struct side *s, const struct card *peer, size_t n)
 	return side_wait(s, &e, &err);
 }
 
-static void run_first(struct side *s, const struct card *peer)
+static void run_target_then_initiator(struct side *s, const struct card *peer)
 {
 	struct card theirs;
 	double start;
@@ -59,7 +59,7 @@ static void run_first(struct side *s, const struct card *peer)
 	pair_barrier(s);
 }
 
-static void run_second(struct side *s, const struct card *peer)
+static void run_initiator_then_target(struct side *s, const struct card *peer)
 {
 	struct card mine;
 
@@ -81,7 +81,9 @@ int main(void)
 
 	setbuf(stdout, NULL);
 	setenv("FI_OFI_RPMEM_TIMEOUT", "20000", 1);
-	pair_run(&plain, &plain, run_first, run_second);
-	pair_run(&sockets, &sockets, run_first, run_second);
+	pair_run(&plain, &plain, run_target_then_initiator,
+		 run_initiator_then_target);
+	pair_run(&sockets, &sockets, run_target_then_initiator,
+		 run_initiator_then_target);
 	return tap_done();
 }

@@ -30,8 +30,8 @@ static void check(int ok, const char *what)
 	failures = 1;
 }
 
-static void refused(const char *path, unsigned int clients, int expected,
-		    const char *text)
+static void expect_open_refused(const char *path, unsigned int clients,
+				int expected, const char *text)
 {
 	const struct rpmem_rpc_server_attr attr = {
 		.size = sizeof(attr),
@@ -53,14 +53,15 @@ static int refuse(const char *path)
 	struct rpmem_rpc *rpc;
 	char name[512];
 
-	refused("", 1, -EINVAL, "the name of the pools");
+	expect_open_refused("", 1, -EINVAL, "the name of the pools");
 	snprintf(name, sizeof(name), "%s/", path);
-	refused(name, 1, -EINVAL, "the name of the pools");
+	expect_open_refused(name, 1, -EINVAL, "the name of the pools");
 	snprintf(name, sizeof(name), "%s-none/calls", path);
-	refused(name, 1, -ENOENT, "-none/");
+	expect_open_refused(name, 1, -ENOENT, "-none/");
 	snprintf(name, sizeof(name), "%s.6", path);
 	close(open(name, O_CREAT | O_WRONLY, 0600));
-	refused(path, 3, -EINVAL, "files of 7 clients, and attr.clients is 3");
+	expect_open_refused(path, 3, -EINVAL,
+			    "files of 7 clients, and attr.clients is 3");
 	unlink(name);
 	snprintf(name, sizeof(name), "%s.0", path);
 	check(access(name, F_OK) != 0, "a file was made");
@@ -171,7 +172,7 @@ static void wait_away(const char *where, pid_t server)
 	check(strstr(rpmem_rpc_error(), "start the server") != NULL, "text");
 }
 
-static int away(const char *path)
+static int server_goes_away(const char *path)
 {
 	char where[64];
 	const pid_t pid = start(path, NULL, where);
@@ -239,7 +240,7 @@ int main(int argc, char **argv)
 	if (argc == 3 && !strcmp(argv[1], "refuse"))
 		return refuse(argv[2]);
 	if (argc == 3 && !strcmp(argv[1], "away"))
-		return away(argv[2]);
+		return server_goes_away(argv[2]);
 	if (argc == 6 && !strcmp(argv[1], "method"))
 		return method(argv[2], argv[3], argv[4], argv[5]);
 	return 2;

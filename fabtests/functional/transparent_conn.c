@@ -43,7 +43,7 @@ static void wait_for_all(void)
 		poll_all();
 	if (!all_over()) {
 		stuck = true;
-		saw("it does not end: %s\n", where);
+		record_event("it does not end: %s\n", where);
 	}
 }
 
@@ -107,7 +107,8 @@ static void cancel_recv(int c)
 	where = "cancel";
 	post_recv(c, k);
 	o->expect = 1;
-	saw("cancel: %zd\n", (ssize_t)fi_cancel(&side[k].end[c].ep->fid, o));
+	record_event("cancel: %zd\n",
+		     (ssize_t)fi_cancel(&side[k].end[c].ep->fid, o));
 	wait_for_all();
 }
 
@@ -123,10 +124,12 @@ static void trace_counters(void)
 					continue;
 				v = fi_cntr_read(e->cntr[n]) -
 				    (n == 3 ? e->beside : 0);
-				saw("ep%d.%d counter %d: %llu errors %llu\n", k,
-				    c, n, (unsigned long long)v,
-				    (unsigned long long)fi_cntr_readerr(
-					    e->cntr[n]));
+				record_event(
+					"ep%d.%d counter %d: %llu errors "
+					"%llu\n",
+					k, c, n, (unsigned long long)v,
+					(unsigned long long)fi_cntr_readerr(
+						e->cntr[n]));
 			}
 }
 
@@ -146,27 +149,29 @@ static void send_trace(void)
 	for (int i = 0; i < nops; i++) {
 		if (ops[i].kind == BESIDE)
 			continue;
-		saw("%d, %s %u/%u%s of %zu bytes, to end %d times:%s", i,
-		    names[ops[i].kind], ops[i].form, ops[i].which,
-		    ops[i].delivered ? " delivered" : "", ops[i].len,
-		    ops[i].expect, ops[i].saw);
+		record_event("%d, %s %u/%u%s of %zu bytes, to end %d times:%s",
+			     i, names[ops[i].kind], ops[i].form, ops[i].which,
+			     ops[i].delivered ? " delivered" : "", ops[i].len,
+			     ops[i].expect, ops[i].saw);
 		if (ops[i].kind == RECV || ops[i].kind == READ)
-			saw(" bytes %#llx",
-			    (unsigned long long)sum_of(ops[i].buf, ops[i].len));
-		saw("\n");
+			record_event(" bytes %#llx",
+				     (unsigned long long)sum_of(ops[i].buf,
+								ops[i].len));
+		record_event("\n");
 	}
 	for (int k = 0; k < 2; k++) {
 		for (int c = 0; c < nconns; c++) {
 			for (int n = 0; n < ORDERS; n++)
-				saw("ep%d.%d order of %d:%s\n", k, c, n,
-				    side[k].end[c].order[n]);
-			saw("ep%d.%d data of persistent writes: %#llx\n", k, c,
-			    (unsigned long long)side[k].end[c].data_sum);
+				record_event("ep%d.%d order of %d:%s\n", k, c,
+					     n, side[k].end[c].order[n]);
+			record_event(
+				"ep%d.%d data of persistent writes: %#llx\n", k,
+				c, (unsigned long long)side[k].end[c].data_sum);
 		}
 		for (int i = 0; i < 2; i++)
-			saw("side %d memory %d: %#llx\n", k, i,
-			    (unsigned long long)sum_of(side[k].mem[i],
-						       TRAFFIC));
+			record_event("side %d memory %d: %#llx\n", k, i,
+				     (unsigned long long)sum_of(side[k].mem[i],
+								TRAFFIC));
 	}
 }
 
@@ -177,13 +182,14 @@ static void end_of(int c)
 	bool says = tp_chance(&rng, 50);
 
 	if (says)
-		saw("shutdown: %d\n", fi_shutdown(side[k].end[c].ep, 0));
+		record_event("shutdown: %d\n",
+			     fi_shutdown(side[k].end[c].ep, 0));
 	else
 		MUST(fi_close(&side[k].end[c].ep->fid));
 	if (!says)
 		side[k].end[c].ep = NULL;
 	if (!event(!k, 5000, NULL))
-		saw("side %d is not told\n", !k);
+		record_event("side %d is not told\n", !k);
 	while (says && event(k, 0, NULL))
 		;
 }

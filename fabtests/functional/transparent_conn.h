@@ -87,7 +87,7 @@ extern char text[TEXT]; /* trace of the program */
 
 #define MUST(call) tp_must((call), #call, __FILE__, __LINE__)
 
-void saw(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void record_event(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void open_batch(bool automatic);
 void close_batch(void);
 struct fid_cq *queue(struct side *s, bool waits);

@@ -70,7 +70,7 @@ static uint64_t some_flags(void)
 		while ((r_ = (call)) == -FI_EAGAIN && tp_time_left(&p_))       \
 			poll_all();                                            \
 		if (r_)                                                        \
-			saw("%s says %zd\n", #call, r_);                       \
+			record_event("%s says %zd\n", #call, r_);              \
 	} while (0)
 
 /*

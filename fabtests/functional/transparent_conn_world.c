@@ -24,7 +24,7 @@ char *arena;
 size_t used, text_len;
 char text[TEXT];
 
-void saw(const char *fmt, ...)
+void record_event(const char *fmt, ...)
 {
 	va_list ap;
 
@@ -200,9 +200,9 @@ static void trace_entry(struct side *s, struct fid_cq *cq,
 	o->got++;
 	if (o->kind == BESIDE) {
 		if (err)
-			saw("the traffic failed: %d\n", err);
+			record_event("the traffic failed: %d\n", err);
 		if (o->got > o->expect)
-			saw("the traffic ends twice\n");
+			record_event("the traffic ends twice\n");
 		return;
 	}
 	end = &side[o->side].end[o->conn];
@@ -300,15 +300,16 @@ uint32_t event(int k, unsigned int ms, struct fi_info **info)
 		return 0;
 	if (n == -FI_EAVAIL) {
 		MUST(fi_eq_readerr(side[k].eq, &err, 0));
-		saw("side %d: error of %s: %d\n", k, name_of(err.fid), err.err);
+		record_event("side %d: error of %s: %d\n", k, name_of(err.fid),
+			     err.err);
 		return UINT32_MAX;
 	}
 	MUST(n);
 	n -= (ssize_t)sizeof(cm.e);
 	for (ssize_t i = 0; i < n; i++)
 		sum = sum * 31 + cm.e.data[i];
-	saw("side %d: event %u of %s, %zd bytes %#llx\n", k, what,
-	    name_of(cm.e.fid), n, (unsigned long long)sum);
+	record_event("side %d: event %u of %s, %zd bytes %#llx\n", k, what,
+		     name_of(cm.e.fid), n, (unsigned long long)sum);
 	if (what == FI_CONNREQ && info)
 		*info = cm.e.info;
 	return what;

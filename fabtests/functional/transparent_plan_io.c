@@ -315,8 +315,8 @@ void tp_gen_multi(struct tp_gen *g)
 		/* add_send() has chosen a length that suits its form. */
 		len = new_op(g, m)->len;
 		/*
-		 * No long messages: their rendezvous protocol changes the
-		 * order.
+		 * No long messages, because their rendezvous protocol changes
+		 * the order.
 		 */
 		if (len > 1000)
 			len = new_op(g, m)->len = 1000;

@@ -348,7 +348,8 @@ void world_region_add(unsigned int i)
 		.fs_trusted = RP_YES,
 		.agent = true,
 	};
-	struct rp_key k = {.port = 4711, .random = (1 + i) << 8 | ++r->life};
+	struct rp_key k = {.port = 4711,
+			   .random = (1 + i) << 8 | ++r->registrations};
 
 	memset(&r->r, 0, sizeof(r->r));
 	memset(r->written, 0, sizeof(r->written));

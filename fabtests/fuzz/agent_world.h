@@ -30,7 +30,7 @@
 struct region {
 	struct rp_region r;
 	uint8_t *mem;
-	unsigned int life; /* number of registrations so far */
+	unsigned int registrations; /* number of registrations so far */
 	int live;
 	int sync_ret;
 	uint32_t written[LINES], media[LINES]; /* steps, by line */

@@ -278,7 +278,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	world.steps = 0;
 	MUST(!rp_agent_new(&attr, &world.host, &world.agent));
 	for (unsigned int i = 0; i < REGIONS; i++) {
-		world.regions[i].life = 0;
+		world.regions[i].registrations = 0;
 		world_region_add(i);
 	}
 	while (in.left && world.steps < 400)

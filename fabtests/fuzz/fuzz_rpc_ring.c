@@ -177,8 +177,8 @@ static void write_super(struct fuzz_in *in)
 	s.head_pos = number(in) * RPC_ALIGN;
 	s.head_n = number(in);
 	s.first_n = number(in);
-	s.life = (uint32_t)number(in);
-	s.head_life = (uint32_t)number(in);
+	s.incarnation = (uint32_t)number(in);
+	s.head_incarnation = (uint32_t)number(in);
 	s.kind = fuzz_u8(in) % 4;
 	s.name_len = (uint32_t)number(in);
 	if (fuzz_u8(in) == 255)
@@ -195,9 +195,9 @@ static void write_entry(struct fuzz_in *in)
 	struct rpc_entry e = {
 		.pos = (next ? c->pos : 0) + number(in) * RPC_ALIGN,
 		.n = (next ? c->n : 0) + number(in),
-		.life = (next ? srv.slots[0].super.life : 0) +
-			(uint32_t)number(in),
-		.head_life = (uint32_t)number(in),
+		.incarnation = (next ? srv.slots[0].super.incarnation : 0) +
+			       (uint32_t)number(in),
+		.head_incarnation = (uint32_t)number(in),
 		.len = fuzz_u16(in),
 		.room = (uint32_t)number(in) * 16,
 	};
@@ -215,9 +215,9 @@ static void write_entry(struct fuzz_in *in)
 	if (fuzz_u8(in) % 8 || rpc_entry_size(e.len, 0) > RING - at)
 		return;
 	to += rpc_entry_result(e.len);
-	rpc_result_encode(seed, rpc_sequence(e.life, e.n), 0, to, to);
-	MUST(rpc_result_decode(seed, to, e.room, rpc_sequence(e.life, e.n),
-			       &r));
+	rpc_result_encode(seed, rpc_sequence(e.incarnation, e.n), 0, to, to);
+	MUST(rpc_result_decode(seed, to, e.room,
+			       rpc_sequence(e.incarnation, e.n), &r));
 }
 
 static void poke(struct fuzz_in *in)

@@ -86,8 +86,8 @@ static void put_one(int to)
 {
 	uint32_t seq = next[MIXED_PUT][to];
 	MPI_Aint at = (MPI_Aint)mixed_place(MIXED_PUT, rank, seq);
-	int len =
-		(int)mixed_record(record, MIXED_PUT, rank, to, seq, notes.life);
+	int len = (int)mixed_record(record, MIXED_PUT, rank, to, seq,
+				    notes.incarnation);
 
 	if (seq % 3)
 		MPI_Put(record, len, MPI_BYTE, to, at, len, MPI_BYTE, win);
@@ -100,8 +100,8 @@ static void put_one(int to)
 static void commit_one(int to)
 {
 	uint32_t seq = next[MIXED_COMMIT][to];
-	size_t len =
-		mixed_record(record, MIXED_COMMIT, rank, to, seq, notes.life);
+	size_t len = mixed_record(record, MIXED_COMMIT, rank, to, seq,
+				  notes.incarnation);
 
 	mixed_direct_write(to, record, len,
 			   mixed_place(MIXED_COMMIT, rank, seq), seq % 2);

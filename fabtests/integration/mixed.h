@@ -27,12 +27,13 @@ enum {
  */
 struct mixed_note_file {
 	int fd;
-	uint32_t life;
+	uint32_t incarnation;
 };
 
 /* Open the notes. next: the number of the next record, by kind and target. */
 void mixed_note_open(struct mixed_note_file *, const char *dir, int rank,
-		     uint32_t life, uint32_t next[MIXED_KINDS][MIXED_RANKS]);
+		     uint32_t incarnation,
+		     uint32_t next[MIXED_KINDS][MIXED_RANKS]);
 void mixed_note(const struct mixed_note_file *, int kind, int peer,
 		uint32_t seq);
 
@@ -42,7 +43,7 @@ void mixed_note(const struct mixed_note_file *, int kind, int peer,
  */
 size_t mixed_place(int kind, int from, uint32_t seq);
 size_t mixed_record(uint8_t *buf, int kind, int from, int to, uint32_t seq,
-		    uint32_t life);
+		    uint32_t incarnation);
 
 /* Does DIR/WHICH.RANK hold every noted record? Prints counts. */
 int mixed_verify(const char *dir, const char *which);

@@ -12,7 +12,7 @@
 #include "mixed.h"
 
 struct note {
-	uint32_t life, seq;
+	uint32_t incarnation, seq;
 	uint16_t kind, peer;
 };
 
@@ -34,11 +34,12 @@ size_t mixed_place(int kind, int from, uint32_t seq)
  * a newer one.
  */
 size_t mixed_record(uint8_t *buf, int kind, int from, int to, uint32_t seq,
-		    uint32_t life)
+		    uint32_t incarnation)
 {
 	static const size_t lens[] = {8, 64, 200, 1024, 2000, MIXED_SLOT};
-	uint64_t x = ((uint64_t)life << 32 | seq) * 0x9e3779b97f4a7c15ull +
-		     (uint64_t)(kind * 64 + from * 8 + to + 1);
+	uint64_t x =
+		((uint64_t)incarnation << 32 | seq) * 0x9e3779b97f4a7c15ull +
+		(uint64_t)(kind * 64 + from * 8 + to + 1);
 	size_t len = lens[seq % (sizeof(lens) / sizeof(lens[0]))];
 
 	for (size_t i = 0; i < len; i += sizeof(x)) {
@@ -59,11 +60,12 @@ static int open_notes(const char *dir, int rank, int flags)
 }
 
 void mixed_note_open(struct mixed_note_file *f, const char *dir, int rank,
-		     uint32_t life, uint32_t next[MIXED_KINDS][MIXED_RANKS])
+		     uint32_t incarnation,
+		     uint32_t next[MIXED_KINDS][MIXED_RANKS])
 {
 	struct note n;
 
-	f->life = life;
+	f->incarnation = incarnation;
 	f->fd = open_notes(dir, rank, O_RDWR | O_CREAT | O_APPEND);
 	if (f->fd < 0)
 		fail_with("notes");
@@ -75,7 +77,7 @@ void mixed_note_open(struct mixed_note_file *f, const char *dir, int rank,
 void mixed_note(const struct mixed_note_file *f, int kind, int peer,
 		uint32_t seq)
 {
-	struct note n = {f->life, seq, (uint16_t)kind, (uint16_t)peer};
+	struct note n = {f->incarnation, seq, (uint16_t)kind, (uint16_t)peer};
 
 	if (write(f->fd, &n, sizeof(n)) != sizeof(n))
 		fail_with("notes");
@@ -83,7 +85,7 @@ void mixed_note(const struct mixed_note_file *f, int kind, int peer,
 
 /* The expected record of a slot: that of the last note, or unknown. */
 struct slot {
-	uint32_t seq, life;
+	uint32_t seq, incarnation;
 	int known;
 };
 
@@ -113,14 +115,14 @@ static unsigned long read_notes(int fd, unsigned long *noted)
 {
 	int any[MIXED_KINDS][MIXED_RANKS] = {{0}};
 	unsigned long messages = 0;
-	uint32_t life = 0;
+	uint32_t incarnation = 0;
 	struct note n;
 
 	memset(slots, 0, sizeof(slots));
 	while (read(fd, &n, sizeof(n)) == sizeof(n)) {
-		if (n.life != life)
+		if (n.incarnation != incarnation)
 			end_life(any);
-		life = n.life;
+		incarnation = n.incarnation;
 		if (n.kind == MIXED_MESSAGE) {
 			messages++;
 			continue;
@@ -128,7 +130,7 @@ static unsigned long read_notes(int fd, unsigned long *noted)
 		any[n.kind][n.peer] = 1;
 		last[n.kind][n.peer] = n;
 		slots[n.kind][n.peer][n.seq % MIXED_SLOTS] =
-			(struct slot){n.seq, n.life, 1};
+			(struct slot){n.seq, n.incarnation, 1};
 		++*noted;
 	}
 	end_life(any);
@@ -138,7 +140,7 @@ static unsigned long read_notes(int fd, unsigned long *noted)
 static int is_kept(int fd, int kind, int from, int to, const struct slot *s)
 {
 	static uint8_t want[MIXED_SLOT], got[MIXED_SLOT];
-	size_t len = mixed_record(want, kind, from, to, s->seq, s->life);
+	size_t len = mixed_record(want, kind, from, to, s->seq, s->incarnation);
 
 	return fd >= 0 &&
 	       pread(fd, got, len, (off_t)mixed_place(kind, from, s->seq)) ==

@@ -31,7 +31,7 @@ MODULE = BUILD + "/util/.libs/rpmem_redis.so"
 # A planted bug: (file, text, replacement).
 PLANTED = {
     "acknowledge before durable": (
-        "folder.c", "\tret = append_bytes(f, f->fd, (uint64_t)s.st_size);\n",
+        "mirror.c", "\tret = append_bytes(f, f->fd, (uint64_t)s.st_size);\n",
         "\tif (f->first && writes++ % 16)\n\t\treturn 0;\n"
         "\tret = append_bytes(f, f->fd, (uint64_t)s.st_size);\n"),
     "restore without the tail": (
@@ -40,14 +40,14 @@ PLANTED = {
         "\tless.tail -= less.tail - info->head > 65536 ? 16384 : 0;\n"
         "\tret = read_entries(&less, &lsn, restore_entry, dir);\n"),
     "trim what is needed": (
-        "folder.c", "\t\tif (f->first < head)\n",
+        "mirror.c", "\t\tif (f->first < head)\n",
         "\t\tif (head == NOWHERE || f->first > head)\n"),
     "rename without an entry": (
-        "folder.c", "\tif (!ret)\n\t\tret = append_name(f, new_name);\n",
+        "mirror.c", "\tif (!ret)\n\t\tret = append_name(f, new_name);\n",
         "\tif (!ret && !strstr(new_name, \"manifest\"))\n"
         "\t\tret = append_name(f, new_name);\n"),
     "no cleaning": (
-        "module.c", "rp_folder_clean()", "0"),
+        "module.c", "rp_mirror_clean()", "0"),
 }
 
 
@@ -591,7 +591,7 @@ def plant(change):
     os.mkdir("planted")
     name, old, new = change
     files = []
-    for file in ("folder.c", "module.c", "preload.c",
+    for file in ("mirror.c", "module.c", "preload.c",
                  "restore.c"):
         with open(f"{SOURCE}/util/redis/{file}", encoding="ascii") as f:
             text = f.read()

@@ -467,10 +467,7 @@ static bool complete_oldest(struct w_conn *c)
 	    (!acked && (op->kind == RP_CHANNEL_READ ||
 			(op->kind == RP_CHANNEL_WRITE && op->delivered))))
 		return false;
-	/*
-	 * The operation completes now: drop references of items in transit to
-	 * it.
-	 */
+	/* Items in transit must not point to the completed operation. */
 	struct w_item *it;
 	STAILQ_FOREACH (it, &c->to_target, link)
 		if (it->op == op)

@@ -30,7 +30,7 @@ void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_reallocarray(void *p, size_t n, size_t size);
 void *__wrap_mmap(void *p, size_t n, int prot, int flags, int fd, off_t at);
 
-static bool fails(void)
+static bool allocation_fails(void)
 {
 	if (!armed || rig_allocates || left--)
 		return false;
@@ -41,22 +41,22 @@ static bool fails(void)
 
 void *__wrap_malloc(size_t n)
 {
-	return fails() ? NULL : __real_malloc(n);
+	return allocation_fails() ? NULL : __real_malloc(n);
 }
 
 void *__wrap_calloc(size_t n, size_t size)
 {
-	return fails() ? NULL : __real_calloc(n, size);
+	return allocation_fails() ? NULL : __real_calloc(n, size);
 }
 
 void *__wrap_reallocarray(void *p, size_t n, size_t size)
 {
-	return fails() ? NULL : __real_reallocarray(p, n, size);
+	return allocation_fails() ? NULL : __real_reallocarray(p, n, size);
 }
 
 void *__wrap_mmap(void *p, size_t n, int prot, int flags, int fd, off_t at)
 {
-	if (flags & MAP_ANONYMOUS && fails()) {
+	if (flags & MAP_ANONYMOUS && allocation_fails()) {
 		errno = ENOMEM;
 		return MAP_FAILED;
 	}

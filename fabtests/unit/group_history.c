@@ -54,8 +54,8 @@ static void record_acknowledged(unsigned int writer, unsigned int cell,
 		cells[cell].acked = value;
 }
 
-static void completed(void *arg, struct rpmem_pool_op *op, int ret,
-		      const char *error)
+static void writer_op_done(void *arg, struct rpmem_pool_op *op, int ret,
+			   const char *error)
 {
 	struct writer_op *a = op->context;
 	struct writer_view *v = &writer_views[a->writer];
@@ -176,7 +176,7 @@ static void first_read(void *arg, struct rpmem_pool_op *op, int ret,
 	struct writer_view *v = &writer_views[w];
 
 	if (op != &first_reads[w].op) {
-		completed(arg, op, ret, error);
+		writer_op_done(arg, op, ret, error);
 		return;
 	}
 	if (ret)

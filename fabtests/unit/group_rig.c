@@ -21,7 +21,7 @@ static bool draw_bool(struct rig *r)
 	return seeded_below(&r->rnd, 2);
 }
 
-static bool changes(const struct rpmem_pool_op *op)
+static bool changes_bytes(const struct rpmem_pool_op *op)
 {
 	return op->type == RPMEM_POOL_WRITE || op->type == RPMEM_POOL_ZERO;
 }
@@ -140,12 +140,12 @@ static void execute(struct rig *r, unsigned int i)
 		memcpy(o->op->buf, m->visible + o->op->offset, o->op->len);
 		return;
 	}
-	if (changes(o->op) && m->writes_fail) {
+	if (changes_bytes(o->op) && m->writes_fail) {
 		o->op->result = -EIO;
 		o->op->error = "a write has failed";
 		return;
 	}
-	if (changes(o->op)) {
+	if (changes_bytes(o->op)) {
 		place_write(r, o, true);
 		if (o->op->flags & RPMEM_POOL_DURABLE)
 			memcpy(m->durable + o->op->offset,
@@ -161,7 +161,8 @@ static void execute(struct rig *r, unsigned int i)
 	for (unsigned int j = 0; j < i; j++)
 		if (r->ops[j].in_use && !r->ops[j].executed &&
 		    r->ops[j].writer == o->writer &&
-		    r->ops[j].member == o->member && changes(r->ops[j].op))
+		    r->ops[j].member == o->member &&
+		    changes_bytes(r->ops[j].op))
 			execute(r, j);
 	if (m->disk_failed) {
 		o->op->result = -EIO;
@@ -187,7 +188,7 @@ static void drop_handle(struct rig *r, unsigned int writer, unsigned int member,
 
 		if (!o->in_use || o->writer != writer || o->member != member)
 			continue;
-		if (!o->executed && changes(o->op))
+		if (!o->executed && changes_bytes(o->op))
 			place_write(r, o, false);
 		if (!keep_ops) {
 			o->in_use = false;
@@ -211,7 +212,7 @@ static bool is_pending(struct rig *r, unsigned int writer, unsigned int member,
 	for (unsigned int i = 0; i < r->nops; i++)
 		if (r->ops[i].in_use && !r->ops[i].executed &&
 		    r->ops[i].writer == writer && r->ops[i].member == member &&
-		    changes(r->ops[i].op) && r->ops[i].op->offset == at)
+		    changes_bytes(r->ops[i].op) && r->ops[i].op->offset == at)
 			return true;
 	for (const struct kept *e = journal; e; e = e->next)
 		if (e->writer == writer && e->member == member && e->at == at)
@@ -230,7 +231,7 @@ static void check_durable_before(struct rig *r, unsigned int writer,
 	struct group_super super;
 	struct group_state is;
 
-	for (unsigned int s = 0; s < 2 && changes(op); s++) {
+	for (unsigned int s = 0; s < 2 && changes_bytes(op); s++) {
 		if (op->offset == GROUP_SLOT_AT(s))
 			cr_assert(!is_pending(r, writer, member,
 					      GROUP_NUMBER_AT(s)),
@@ -269,7 +270,7 @@ static int submit(void *arg, unsigned int member, struct rpmem_pool_op *op)
 		.op = op,
 		.in_use = true,
 	};
-	if (changes(op)) {
+	if (changes_bytes(op)) {
 		cr_assert_leq(op->offset + op->len, RIG_LENGTH);
 		cr_assert_leq(op->offset + op->len,
 			      a->r->members[member].length);
@@ -365,7 +366,7 @@ static bool is_fast(struct rig *r, unsigned int member)
 
 static bool is_unreported(const struct rig *r, const struct rig_op *o)
 {
-	return r->unreported_at && o->executed && changes(o->op) &&
+	return r->unreported_at && o->executed && changes_bytes(o->op) &&
 	       o->op->offset == r->unreported_at;
 }
 

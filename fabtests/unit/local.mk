@@ -410,7 +410,7 @@ fabtests_unit_test_plugpull_LDFLAGS = -Wl,--wrap=fdatasync
 unit_tests += fabtests/unit/test_redis_restore
 fabtests_unit_test_redis_restore_SOURCES = fabtests/unit/test_redis_restore.c \
 	fabtests/unit/never_called.h \
-	util/redis/folder.c util/redis/restore.c
+	util/redis/mirror.c util/redis/restore.c
 fabtests_unit_test_redis_restore_CPPFLAGS = $(AM_CPPFLAGS)
 fabtests_unit_test_redis_restore_LDADD = $(CRITERION_LIBS)
 

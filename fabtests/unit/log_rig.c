@@ -142,7 +142,7 @@ static int submit(void *arg, struct rpmem_pool_op *op)
 	return 0;
 }
 
-static void place(struct rig_op *o)
+static void place_write(struct rig_op *o)
 {
 	if (o->placed || o->op->type != RPMEM_POOL_WRITE)
 		return;
@@ -162,7 +162,7 @@ static void commit(struct rig *r, unsigned int at)
 
 	for (unsigned int i = 0; i < at; i++)
 		if (r->ops[i].port->at == port->at)
-			place(&r->ops[i]);
+			place_write(&r->ops[i]);
 	memcpy(durable_at(port, 0), visible_at(port, 0), length_of(port));
 	if (then) {
 		value = htole64(then->value);
@@ -187,7 +187,7 @@ static void execute_op(struct rig *r, unsigned int at)
 		commit(r, at);
 		r->writes++;
 	} else {
-		place(o);
+		place_write(o);
 		if (op->flags & RPMEM_POOL_DURABLE) {
 			memcpy(durable_at(o->port, op->offset), op->buf,
 			       op->len);

@@ -162,10 +162,11 @@ static bool has_result(const unsigned char *memory, const struct rpc_entry *e)
 	struct rpc_result r;
 
 	return rpc_entry_decode(s, from, &found) && found.n == e->n &&
-	       found.life == e->life &&
+	       found.incarnation == e->incarnation &&
 	       rpc_entry_intact(s->seed, &found, from + RPC_HEADER) &&
 	       rpc_result_decode(s->seed, from + rpc_entry_result(e->len),
-				 e->room, rpc_sequence(e->life, e->n), &r);
+				 e->room, rpc_sequence(e->incarnation, e->n),
+				 &r);
 }
 
 bool rig_is_durable(const struct rpc_entry *e)

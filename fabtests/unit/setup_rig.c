@@ -92,7 +92,7 @@ int get_error(const void *buf, size_t len)
 	return rp_setup_get_error(buf, len, &m.error);
 }
 
-size_t valid(uint8_t bufs[8][4096], size_t *lens)
+size_t make_valid_messages(uint8_t bufs[8][4096], size_t *lens)
 {
 	struct rp_setup_challenge g = {.secret = true, .nonce = "nonce"};
 	struct rp_setup_request r = {

@@ -31,6 +31,6 @@ int get_list(const void *buf, size_t len);
 int get_error(const void *buf, size_t len);
 
 /* Encode one valid message of each kind. Returns their number. */
-size_t valid(uint8_t bufs[8][4096], size_t *lens);
+size_t make_valid_messages(uint8_t bufs[8][4096], size_t *lens);
 
 #endif

@@ -51,11 +51,11 @@ static int set_owner(void *arg, unsigned int i, unsigned int part,
 }
 
 atomic_uint owner_releases;
-atomic_bool awaited;
+atomic_bool last_owner_may_return;
 
 static int may_open(void *arg, unsigned int i, unsigned int part, char *why)
 {
-	if (!atomic_load(&awaited))
+	if (!atomic_load(&last_owner_may_return))
 		return 0;
 	return rp_err(why, -EAGAIN, "the last client may come back");
 }

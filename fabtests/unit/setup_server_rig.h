@@ -16,9 +16,9 @@ extern struct rp_setup_target target;	  /* where the server listens */
 extern atomic_ullong last_length;
 /* Number of owner changes; owner 13 is refused. */
 extern atomic_uint owner_changes;
-/* Number of released owners; awaited: the last owner may come back. */
-extern atomic_uint owner_releases;
-extern atomic_bool awaited;
+extern atomic_uint owner_releases; /* calls of release_export() */
+/* True: may_open() refuses other clients, since the last owner may return. */
+extern atomic_bool last_owner_may_return;
 /* Set before start_server(): the second pool is withdrawn. */
 extern bool withdraws;
 

@@ -32,8 +32,8 @@ static unsigned int samples;
 static uint64_t as_ns, other_ns, noise;
 static int broken;
 
-static bool applies(const struct advise *x, const struct advise_row *row,
-		    char *reason)
+static bool row_applies(const struct advise *x, const struct advise_row *row,
+			char *reason)
 {
 	return true;
 }
@@ -58,13 +58,13 @@ static struct advise_row row = {
 	.as = "so",
 	.other = "otherwise",
 	.set = "nothing",
-	.applies = applies,
+	.applies = row_applies,
 	.measure = measure,
 };
 
 static json_t *judged;
 
-static const char *judge(uint64_t as, uint64_t other, uint64_t much)
+static const char *judge_samples(uint64_t as, uint64_t other, uint64_t much)
 {
 	as_ns = as;
 	other_ns = other;
@@ -90,16 +90,17 @@ static double figure(const char *name)
 
 Test(advise, gain_holds_and_loss_does_not)
 {
-	cr_assert_str_eq(judge(100, 200, 0), "holds");
+	cr_assert_str_eq(judge_samples(100, 200, 0), "holds");
 	cr_assert_float_eq(figure("median"), 2, 1e-9);
 	cr_assert_str_eq(reason(), "");
-	cr_assert_str_eq(judge(200, 100, 0), "does not hold");
+	cr_assert_str_eq(judge_samples(200, 100, 0), "does not hold");
 	cr_assert_float_eq(figure("median"), 0.5, 1e-9);
 }
 
 Test(advise, ratio_inside_the_noise_cannot_be_measured)
 {
-	cr_assert_str_eq(judge(100, 105, 5000), "cannot be measured here");
+	cr_assert_str_eq(judge_samples(100, 105, 5000),
+			 "cannot be measured here");
 	cr_assert(strstr(reason(), "differ too much"), "%s", reason());
 	cr_assert(figure("low") < RP_RATIO_WORTH);
 	cr_assert(figure("high") > RP_RATIO_WORTH);
@@ -108,7 +109,7 @@ Test(advise, ratio_inside_the_noise_cannot_be_measured)
 Test(advise, failure_is_the_reason)
 {
 	broken = -EIO;
-	cr_assert_str_eq(judge(100, 200, 0), "cannot be measured here");
+	cr_assert_str_eq(judge_samples(100, 200, 0), "cannot be measured here");
 	cr_assert_str_eq(reason(), "the disk is gone");
 	cr_assert_null(json_object_get(judged, "ratio"));
 }
@@ -116,14 +117,14 @@ Test(advise, failure_is_the_reason)
 /* A run with twice the time has twice as many pairs, and narrower intervals. */
 Test(advise, longer_run_takes_more_pairs)
 {
-	judge(100, 100, 0);
+	judge_samples(100, 100, 0);
 	cr_assert_eq(figure("pairs"), 101);
 	a.seconds = 2 * ADVISE_SECONDS;
-	judge(100, 100, 0);
+	judge_samples(100, 100, 0);
 	cr_assert_eq(figure("pairs"), 202);
-	/* No run has fewer pairs: that would only hide differences. */
+	/* No run has fewer pairs, because that would only hide differences. */
 	a.seconds = 1;
-	judge(100, 100, 0);
+	judge_samples(100, 100, 0);
 	cr_assert_eq(figure("pairs"), 101);
 }
 
@@ -144,7 +145,7 @@ static int note_order(struct advise *x, const struct advise_row *r,
 Test(advise, ways_take_turns)
 {
 	row.measure = note_order;
-	cr_assert_str_eq(judge(1, 1, 0), "does not hold");
+	cr_assert_str_eq(judge_samples(1, 1, 0), "does not hold");
 	cr_assert_neq(order[0], order[1]);
 	cr_assert_neq(order[2], order[3]);
 	cr_assert_neq(order[0], order[2]);
@@ -172,7 +173,7 @@ static int measure_and_stop(struct advise *x, const struct advise_row *r,
 Test(advise, too_few_pairs_cannot_be_measured)
 {
 	row.measure = measure_and_stop;
-	cr_assert_str_eq(judge(1, 9, 0), "cannot be measured here");
+	cr_assert_str_eq(judge_samples(1, 9, 0), "cannot be measured here");
 	cr_assert(strstr(reason(), "4 pairs are too few"), "%s", reason());
 }
 
@@ -319,7 +320,7 @@ Test(advise, two_nodes_have_a_verdict)
 	cr_assert(CPU_ISSET(1, &moved) && !CPU_ISSET(0, &moved));
 	row.measure = r->measure;
 	row.applies = r->applies;
-	judge(0, 0, 0);
+	judge_samples(0, 0, 0);
 	cr_assert_geq(figure("pairs"), 8, "%s", reason());
 	sched_getaffinity(0, sizeof(after), &after);
 	cr_assert(CPU_EQUAL(&before, &after));

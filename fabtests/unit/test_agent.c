@@ -155,7 +155,7 @@ Test(agent, each_range_is_checked)
 	stop();
 }
 
-/* A request without ranges is a fence: it proves earlier placement. */
+/* A request without ranges is a fence, which proves earlier placement. */
 Test(agent, request_without_ranges_proves_placement)
 {
 	struct rp_wire_reply m;

@@ -393,7 +393,7 @@ static void make_nodes(int memory, int adapter)
 		write_tree(NIC_FUNCTION "/numa_node", "%d\n", adapter - 1);
 }
 
-static void make_rest(void)
+static void make_device_tree(void)
 {
 	write_tree("/sys/dev/block/x", " ");
 	write_tree("/sys/dev/char/x", " ");
@@ -502,7 +502,7 @@ Test(caps_all, every_machine)
 {
 	rp_log_set(count_warnings);
 	load_statements();
-	make_rest();
+	make_device_tree();
 	for (size_t w = 0; w < COUNT(ways); w++) {
 		if (ways[w].id)
 			nic_port(0x8086, ways[w].id, ways[w].p0, ways[w].p1,

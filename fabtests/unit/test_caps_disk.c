@@ -390,7 +390,10 @@ Test(caps_disk, disks_come_before_what_is_made_of_them)
 	cr_assert(rp_caps_walk_disks(&w, real_path));
 	cr_assert_str_eq(seen, "sda! sdb dm-0 md0 ");
 	cr_assert(strstr(w.flaw, "sda"));
-	/* An overlay writes to its upper folder: that one's disks count. */
+	/*
+	 * An overlay writes to its upper folder, so the upper folder's disks
+	 * count.
+	 */
 	*seen = 0;
 	write_tree("/proc/self/mountinfo",
 		   "%llu 1 0:50 / / rw - overlay overlay "

@@ -183,12 +183,12 @@ static void count(bool flush)
 	close(fd);
 }
 
-static void flushes(void)
+static void append_with_flushes(void)
 {
 	count(true);
 }
 
-static void never_flushes(void)
+static void append_without_flushes(void)
 {
 	count(false);
 }
@@ -208,7 +208,7 @@ static void writes_much(void)
 	close(fd);
 }
 
-static uint32_t acknowledged(const struct crash_job *job)
+static uint32_t acknowledged_bytes(const struct crash_job *job)
 {
 	const uint32_t *acks = t.history.acks;
 
@@ -229,17 +229,17 @@ static uint64_t size_of(const struct crash_image *i)
 	return size;
 }
 
-static bool lacks(const struct crash_job *job)
+static bool fail_if_acknowledged_bytes_lack(const struct crash_job *job)
 {
-	return size_of(&job->image) < acknowledged(job);
+	return size_of(&job->image) < acknowledged_bytes(job);
 }
 
-static bool never(const struct crash_job *job)
+static bool fail_never(const struct crash_job *job)
 {
 	return false;
 }
 
-static bool always(const struct crash_job *job)
+static bool fail_always(const struct crash_job *job)
 {
 	return true;
 }
@@ -249,8 +249,8 @@ static void setup(void)
 	rig_setup();
 	setenv("TMPDIR", ".", 1);
 	t = (struct crash_test){.o = &o};
-	command = flushes;
-	fails = lacks;
+	command = append_with_flushes;
+	fails = fail_if_acknowledged_bytes_lack;
 	command_status = 0;
 	checks = fault_at = 0;
 	crash_interrupted = 0;
@@ -292,7 +292,7 @@ Test(crash_explore, a_program_that_flushes_is_acquitted)
 
 Test(crash_explore, a_program_that_never_flushes_is_convicted)
 {
-	command = never_flushes;
+	command = append_without_flushes;
 	cr_assert(test(), "%s", t.reason);
 	cr_assert(t.failed && t.failed < t.checked && t.shrunk.job->status);
 	cr_assert(t.shrunk.stable && strstr(t.repeat, " --image "));
@@ -301,7 +301,7 @@ Test(crash_explore, a_program_that_never_flushes_is_convicted)
 
 Test(crash_explore, a_conviction_leaves_the_record)
 {
-	command = never_flushes;
+	command = append_without_flushes;
 	o.log = NULL;
 	cr_assert(test(), "%s", t.reason);
 	cr_assert(t.failed && !access("crashtest.log", R_OK));
@@ -310,14 +310,14 @@ Test(crash_explore, a_conviction_leaves_the_record)
 
 Test(crash_explore, a_check_that_sees_no_loss_is_refused)
 {
-	fails = never;
+	fails = fail_never;
 	is_refused("--check passes on the state before COMMAND");
 	cr_assert_eq(checks, 2);
 }
 
 Test(crash_explore, a_check_that_fails_without_loss_is_refused)
 {
-	fails = always;
+	fails = fail_always;
 	is_refused("where nothing is lost");
 	cr_assert_eq(checks, 1);
 }
@@ -346,7 +346,7 @@ static void unseen(void)
 {
 	const int fd = open("files/unseen", O_WRONLY | O_CREAT, 0600);
 
-	flushes();
+	append_with_flushes();
 	cr_assert(fd >= 0 && write(fd, "x", 1) == 1 && !close(fd));
 }
 
@@ -368,7 +368,7 @@ Test(crash_explore, a_program_that_changes_nothing_is_refused)
 
 static void out_of_folder(void)
 {
-	flushes();
+	append_with_flushes();
 	rig_call(SYS_symlink, (uintptr_t) "d/../../x", (uintptr_t) "files/s", 0,
 		 0);
 }
@@ -381,7 +381,7 @@ Test(crash_explore, a_link_out_of_the_folder_is_refused)
 
 static void inside_folder(void)
 {
-	flushes();
+	append_with_flushes();
 	rig_call(SYS_symlink, (uintptr_t) "d/../x", (uintptr_t) "files/s", 0,
 		 0);
 }
@@ -397,7 +397,7 @@ Test(crash_explore, a_failure_of_the_tool_is_no_verdict)
 {
 	unsigned int n = 0;
 
-	command = never_flushes;
+	command = append_without_flushes;
 	for (bool done = false; !done; n++) {
 		crash_test_free(&t);
 		*o.run.work = 0;
@@ -427,7 +427,7 @@ Test(crash_explore, an_image_is_repeated_if_it_is_legal)
 {
 	char image[64];
 
-	command = never_flushes;
+	command = append_without_flushes;
 	cr_assert(test(), "%s", t.reason);
 	cr_assert_eq(sscanf(strstr(t.repeat, "--image"), "--image %63s", image),
 		     1);
@@ -479,7 +479,7 @@ static void without_memory(void (*program)(void))
 Test(crash_explore, without_memory_nothing_is_acquitted)
 {
 	teardown();
-	without_memory(flushes);
+	without_memory(append_with_flushes);
 }
 
 Test(crash_explore, without_memory_no_random_image_is_left_out)
@@ -496,7 +496,7 @@ Test(crash_explore, without_memory_a_blind_check_is_not_trusted)
 	do {
 		teardown();
 		setup();
-		fails = never;
+		fails = fail_never;
 		rig_fail_at(n++);
 		cr_assert(!test());
 		without = rig_has_failed();
@@ -509,5 +509,5 @@ Test(crash_explore, without_memory_a_blind_check_is_not_trusted)
 Test(crash_explore, without_memory_no_failure_is_passed_over)
 {
 	teardown();
-	without_memory(never_flushes);
+	without_memory(append_without_flushes);
 }

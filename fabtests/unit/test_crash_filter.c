@@ -99,8 +99,8 @@ static uint32_t run(const struct seccomp_data *d)
 }
 
 /* The action for a call, with one argument that is not 0. */
-static uint32_t action(uint32_t arch, unsigned int nr, unsigned int arg,
-		       uint64_t value)
+static uint32_t filter_action(uint32_t arch, unsigned int nr, unsigned int arg,
+			      uint64_t value)
 {
 	struct seccomp_data d = {.nr = (int)nr, .arch = arch};
 
@@ -110,7 +110,7 @@ static uint32_t action(uint32_t arch, unsigned int nr, unsigned int arg,
 
 static bool stops(unsigned int nr, unsigned int arg, uint64_t value)
 {
-	const uint32_t ret = action(native, nr, arg, value);
+	const uint32_t ret = filter_action(native, nr, arg, value);
 
 	cr_assert(ret == SECCOMP_RET_TRACE || ret == SECCOMP_RET_ALLOW, "%#x",
 		  ret);
@@ -129,7 +129,7 @@ static void setup(void)
 	if (crash_filter_install() == -ENOSYS)
 		cr_skip("no filter for this machine");
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
-		const uint32_t ret = action(all[i], __NR_getpid, 0, 0);
+		const uint32_t ret = filter_action(all[i], __NR_getpid, 0, 0);
 
 		if (ret == SECCOMP_RET_ALLOW) {
 			native = all[i];
@@ -180,7 +180,7 @@ Test(crash_filter, calls_that_change_files_stop_and_no_others)
 {
 	for (unsigned int nr = 0; nr < CALLS; nr++) {
 		if (is_refused(nr))
-			cr_assert_eq(action(native, nr, 0, 0), REFUSED);
+			cr_assert_eq(filter_action(native, nr, 0, 0), REFUSED);
 		else
 			cr_assert_eq(stops(nr, 0, 0), is_change(nr), "call %u",
 				     nr);
@@ -193,15 +193,16 @@ Test(crash_filter, calls_of_another_architecture_are_not_available)
 							   : AUDIT_ARCH_X86_64;
 
 	for (unsigned int nr = 0; nr < CALLS; nr++)
-		cr_assert_eq(action(other, nr, 0, 0), REFUSED);
+		cr_assert_eq(filter_action(other, nr, 0, 0), REFUSED);
 #ifdef __x86_64__
 	for (unsigned int nr = 0; nr < CALLS; nr++)
-		cr_assert_eq(action(native, 0x40000000u | nr, 0, 0), REFUSED);
+		cr_assert_eq(filter_action(native, 0x40000000u | nr, 0, 0),
+			     REFUSED);
 #endif
 }
 
 /* Whether an open with these flags, in argument arg, stops. */
-static void opens(unsigned int nr, unsigned int arg)
+static void expect_writing_opens_stop(unsigned int nr, unsigned int arg)
 {
 	cr_assert(!stops(nr, arg, O_RDONLY) && !stops(nr, arg, O_RDWR));
 	cr_assert(!stops(nr, arg, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -213,9 +214,9 @@ static void opens(unsigned int nr, unsigned int arg)
 
 Test(crash_filter, opens_stop_when_they_make_or_cut_a_file)
 {
-	opens(SYS_openat, 2);
+	expect_writing_opens_stop(SYS_openat, 2);
 #ifdef SYS_open
-	opens(SYS_open, 1);
+	expect_writing_opens_stop(SYS_open, 1);
 #endif
 }
 

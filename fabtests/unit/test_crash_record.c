@@ -72,7 +72,7 @@ static void is_ack(const char *line)
 	cr_assert(!memcmp(rig.log.bytes + e->data, line, e->length));
 }
 
-static long on(uint64_t nr, int fd)
+static long call_with_fd(uint64_t nr, int fd)
 {
 	return rig_call(nr, (uint64_t)fd, 0, 0, 0);
 }
@@ -111,9 +111,9 @@ Test(crash_record, flushes_are_of_their_kind)
 	broken.args[0] = (uint64_t)fd;
 	cr_assert(crash_call_begin(&rig, &broken));
 	crash_call_end(&rig, &broken, -EIO, false);
-	cr_assert(!on(SYS_fsync, fd));
+	cr_assert(!call_with_fd(SYS_fsync, fd));
 	is_flush(false);
-	cr_assert(!on(SYS_fdatasync, fd));
+	cr_assert(!call_with_fd(SYS_fdatasync, fd));
 	is_flush(true);
 	close(fd);
 	fd = rig_open("files/f", O_WRONLY | O_DSYNC);
@@ -327,7 +327,7 @@ static void program(void)
 	const int fd = rig_open("files/f", O_RDWR | O_CREAT);
 
 	rig_write(fd, "bytes");
-	on(SYS_fsync, fd);
+	call_with_fd(SYS_fsync, fd);
 	rig_call(SYS_ftruncate, (uint64_t)fd, 2 << 20, 0, 0);
 	close(fd);
 	names(SYS_symlink, "f", "files/s");

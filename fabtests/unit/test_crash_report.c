@@ -166,7 +166,7 @@ static void check_page(const char *page)
 
 Test(crash_report, hostile_strings_become_text_of_the_page)
 {
-	/* Values of "kind" stay: they choose what is drawn. */
+	/* Values of "kind" stay, because they choose what is drawn. */
 	static const char *const keys[] = {"target", "text"};
 	json_t *r = small(), *failure, *e;
 	char *page, *plain = html_of(r);
@@ -550,7 +550,8 @@ Test(crash_report, failure_that_comes_and_goes_is_said_to)
 }
 
 /* Whether a report has one text and not the other. */
-static void says(char *report, const char *text, const char *other)
+static void expect_report_says(char *report, const char *text,
+			       const char *other)
 {
 	cr_assert(strstr(report, text), "no '%s' in: %s", text, report);
 	cr_assert(!strstr(report, other), "'%s' in: %s", other, report);
@@ -562,11 +563,15 @@ Test(crash_report, set_that_is_not_the_smallest_is_not_called_so)
 	json_t *r = small();
 
 	json_object_set_new(part(r, 3), "minimal", json_true());
-	says(html_of(r), "The smallest set of", "limit of checks");
-	says(text_of(r), "the smallest set of", "limit of checks");
+	expect_report_says(html_of(r), "The smallest set of",
+			   "limit of checks");
+	expect_report_says(text_of(r), "the smallest set of",
+			   "limit of checks");
 	json_object_set_new(part(r, 3), "minimal", json_false());
-	says(html_of(r), "limit of checks", "The smallest set of");
-	says(text_of(r), "limit of checks", "the smallest set of");
+	expect_report_says(html_of(r), "limit of checks",
+			   "The smallest set of");
+	expect_report_says(text_of(r), "limit of checks",
+			   "the smallest set of");
 	json_decref(r);
 }
 

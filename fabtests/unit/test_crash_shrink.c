@@ -229,7 +229,7 @@ Test(crash_shrink, zeros_stay_if_they_are_needed)
 	cr_assert(shrink().job->image.zeros);
 }
 
-static bool once(const struct crash_image *i)
+static bool fail_in_first_run(const struct crash_image *i)
 {
 	return runs == 0;
 }
@@ -243,7 +243,7 @@ Test(crash_shrink, a_failure_that_does_not_repeat_is_named_so)
 	};
 	struct crash_shrunk s;
 
-	fails = once;
+	fails = fail_in_first_run;
 	crash_image_settle(&h, &failed.image);
 	cr_assert(!crash_shrink(&checker, &failed, &s));
 	cr_assert(!s.stable);

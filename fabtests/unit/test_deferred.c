@@ -545,7 +545,7 @@ Test(deferred, withdrawn_request_takes_no_reply)
 	expect_end(0, RP_DEFERRED_LOST, 0);
 }
 
-/* A request of a failed ring write may be placed: it may get a reply. */
+/* A request of a failed ring write may be placed, and may then get a reply. */
 Test(deferred, dropped_request_takes_one_reply)
 {
 	begin_polling();

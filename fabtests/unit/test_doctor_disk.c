@@ -166,7 +166,7 @@ Test(doctor_disk, memory_gets_another_remedy)
 	link_tree("/sys/dev/block/1:0", "/sys/devices/virtual/block/ram0");
 	look_at(2);
 	expect(1, "msync", DOCTOR_WARN, "remedy", "put the file on a disk");
-	/* For tmpfs no check of disks is needed: its class is known. */
+	/* The class of tmpfs is known, so no check of disks is needed. */
 	invent_file("tmpfs", "rw");
 	look_at(0);
 }

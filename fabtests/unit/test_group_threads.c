@@ -134,7 +134,7 @@ static void start(void)
 	group.g.n = 1;
 	group.wake = -1;
 	group.attr.exclusive = RPMEM_POOL_TAKE;
-	group.places[0].where = (char *)"host:vol";
+	group.pools[0].where = (char *)"host:vol";
 	cr_assert_not(pool_group_start(&group, 1), "%s", rpmem_pool_error());
 }
 
@@ -144,8 +144,8 @@ static void end(void)
 	group.closing = true;
 	pthread_cond_broadcast(&group.changed);
 	pthread_mutex_unlock(&handle.lock);
-	pthread_join(group.places[0].thread, NULL);
-	rpmem_pool_close(group.places[0].pool);
+	pthread_join(group.pools[0].thread, NULL);
+	rpmem_pool_close(group.pools[0].pool);
 	group_fini(&group.g);
 	pool_texts_free(&handle);
 }
@@ -192,7 +192,7 @@ static void lose_open_member(void)
 {
 	await_attempts(2);
 	pthread_mutex_lock(&handle.lock);
-	while (!group.places[0].opened_once)
+	while (!group.pools[0].opened_once)
 		pthread_cond_wait(&group.changed, &handle.lock);
 	member_drop(&group.g, 0, -ETIMEDOUT, "away");
 	pthread_mutex_unlock(&handle.lock);

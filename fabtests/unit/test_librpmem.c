@@ -171,7 +171,7 @@ static struct replica *create(void)
 }
 
 /* A call has failed with this errno, and its text has these words. */
-static void failed(int ret, int code, const char *text)
+static void expect_failure(int ret, int code, const char *text)
 {
 	const int was = errno;
 
@@ -197,7 +197,7 @@ Test(librpmem, persist_is_durable_when_it_returns)
 	cr_assert_eq(rpmem_persist(r, 16384, 100, 1, 1), 0, "relaxed");
 	cr_assert(is_durable(16384, 100));
 	cr_assert_eq(writes, 3);
-	failed(rpmem_persist(r, 8192, 8, 0, 2), EINVAL, "flags 0x2");
+	expect_failure(rpmem_persist(r, 8192, 8, 0, 2), EINVAL, "flags 0x2");
 }
 
 Test(librpmem, drain_makes_durable_what_was_flushed)
@@ -217,11 +217,13 @@ Test(librpmem, the_failure_of_a_commit_is_that_of_drain_and_of_all_later_calls)
 	struct replica *r = create();
 
 	next_result = -EIO;
-	failed(rpmem_drain(r, 0, 0), EIO, "CAUSE");
-	failed(rpmem_drain(r, 0, 0), EIO, "an earlier write");
-	failed(rpmem_persist(r, 8192, 8, 0, 0), EIO, "an earlier write");
-	failed(rpmem_flush(r, 8192, 8, 0, 0), EIO, "an earlier write");
-	failed(rpmem_read(r, local, 8192, 8, 0), EIO, "an earlier write");
+	expect_failure(rpmem_drain(r, 0, 0), EIO, "CAUSE");
+	expect_failure(rpmem_drain(r, 0, 0), EIO, "an earlier write");
+	expect_failure(rpmem_persist(r, 8192, 8, 0, 0), EIO,
+		       "an earlier write");
+	expect_failure(rpmem_flush(r, 8192, 8, 0, 0), EIO, "an earlier write");
+	expect_failure(rpmem_read(r, local, 8192, 8, 0), EIO,
+		       "an earlier write");
 	cr_assert(commits == 1 && !writes);
 }
 
@@ -231,13 +233,14 @@ Test(librpmem, a_target_that_is_away_is_named_with_its_time_and_the_cause)
 
 	cr_assert_eq(timeout, 60);
 	next_result = -ETIMEDOUT;
-	failed(rpmem_read(r, local, 8192, 8, 0), ETIMEDOUT,
-	       "the replica was not reached for 60 seconds: CAUSE; open the "
-	       "replica again");
+	expect_failure(
+		rpmem_read(r, local, 8192, 8, 0), ETIMEDOUT,
+		"the replica was not reached for 60 seconds: CAUSE; open the "
+		"replica again");
 	next_result = -ETIMEDOUT;
-	failed(rpmem_persist(r, 8192, 8, 0, 0), ETIMEDOUT,
-	       "not reached for 60 seconds: CAUSE");
-	failed(rpmem_drain(r, 0, 0), ETIMEDOUT, "an earlier write");
+	expect_failure(rpmem_persist(r, 8192, 8, 0, 0), ETIMEDOUT,
+		       "not reached for 60 seconds: CAUSE");
+	expect_failure(rpmem_drain(r, 0, 0), ETIMEDOUT, "an earlier write");
 }
 
 Test(librpmem, a_target_of_ssh_that_is_away_is_a_reset_connection)
@@ -248,11 +251,11 @@ Test(librpmem, a_target_of_ssh_that_is_away_is_a_reset_connection)
 	r = create();
 	cr_assert_eq(timeout, 10);
 	next_result = -ETIMEDOUT;
-	failed(rpmem_persist(r, 8192, 8, 0, 0), ECONNRESET,
-	       "not reached for 10 seconds: CAUSE");
-	failed(rpmem_drain(r, 0, 0), ECONNRESET, "an earlier write");
+	expect_failure(rpmem_persist(r, 8192, 8, 0, 0), ECONNRESET,
+		       "not reached for 10 seconds: CAUSE");
+	expect_failure(rpmem_drain(r, 0, 0), ECONNRESET, "an earlier write");
 	ssh_result = -ECONNRESET;
-	failed(rpmem_close(r), ECONNRESET, "had ended before");
+	expect_failure(rpmem_close(r), ECONNRESET, "had ended before");
 }
 
 Test(librpmem, a_weaker_pool_is_refused_with_the_variable_that_takes_it)
@@ -260,11 +263,13 @@ Test(librpmem, a_weaker_pool_is_refused_with_the_variable_that_takes_it)
 	unsigned int lanes = 1;
 
 	open_result = -EOPNOTSUPP;
-	failed(rpmem_open("host", "vol", local, SIZE, &lanes, attr) ? 0 : -1,
-	       EOPNOTSUPP, "CAUSE (RPMEM_CLASS)");
+	expect_failure(
+		rpmem_open("host", "vol", local, SIZE, &lanes, attr) ? 0 : -1,
+		EOPNOTSUPP, "CAUSE (RPMEM_CLASS)");
 	by_ssh = true;
-	failed(rpmem_open("host", "vol", local, SIZE, &lanes, attr) ? 0 : -1,
-	       EOPNOTSUPP, "CAUSE (RPMEM_CLASS)");
+	expect_failure(
+		rpmem_open("host", "vol", local, SIZE, &lanes, attr) ? 0 : -1,
+		EOPNOTSUPP, "CAUSE (RPMEM_CLASS)");
 }
 
 Test(librpmem, attributes_are_durable_and_no_write_reaches_them)
@@ -273,8 +278,9 @@ Test(librpmem, attributes_are_durable_and_no_write_reaches_them)
 	unsigned int lanes = 1;
 
 	cr_assert(!memcmp(durable + 8, attr, sizeof(attr)));
-	failed(rpmem_persist(r, HEADER - 8, 16, 0, 0), EINVAL, "attributes");
-	failed(rpmem_flush(r, 0, 8, 0, 0), EINVAL, "attributes");
+	expect_failure(rpmem_persist(r, HEADER - 8, 16, 0, 0), EINVAL,
+		       "attributes");
+	expect_failure(rpmem_flush(r, 0, 8, 0, 0), EINVAL, "attributes");
 	cr_assert_eq(writes, 0);
 	memset(attr, 9, sizeof(attr));
 	cr_assert_eq(rpmem_set_attr(r, attr), 0);
@@ -304,9 +310,9 @@ Test(librpmem, attributes_are_not_written_behind_a_failed_write)
 	struct replica *r = create();
 
 	next_result = -EIO;
-	failed(rpmem_persist(r, 8192, 8, 0, 0), EIO, "CAUSE");
+	expect_failure(rpmem_persist(r, 8192, 8, 0, 0), EIO, "CAUSE");
 	writes = 0;
-	failed(rpmem_set_attr(r, attr), EIO, "an earlier write");
+	expect_failure(rpmem_set_attr(r, attr), EIO, "an earlier write");
 	cr_assert_eq(writes, 0);
 }
 
@@ -315,10 +321,11 @@ Test(librpmem, the_failure_to_write_attributes_is_that_of_all_later_calls)
 	struct replica *r = create();
 
 	next_result = -ETIMEDOUT;
-	failed(rpmem_set_attr(r, attr), ETIMEDOUT,
-	       "not reached for 60 seconds: CAUSE");
-	failed(rpmem_persist(r, 8192, 8, 0, 0), ETIMEDOUT, "an earlier write");
-	failed(rpmem_set_attr(r, attr), ETIMEDOUT, "an earlier write");
+	expect_failure(rpmem_set_attr(r, attr), ETIMEDOUT,
+		       "not reached for 60 seconds: CAUSE");
+	expect_failure(rpmem_persist(r, 8192, 8, 0, 0), ETIMEDOUT,
+		       "an earlier write");
+	expect_failure(rpmem_set_attr(r, attr), ETIMEDOUT, "an earlier write");
 	cr_assert_eq(writes, 1);
 }
 
@@ -328,15 +335,18 @@ Test(librpmem, a_creation_takes_only_an_unused_pool)
 	unsigned int lanes = 1;
 
 	create();
-	failed(rpmem_create("host", "vol", local, SIZE, &lanes, attr) ? 0 : -1,
-	       EEXIST, "has a replica already");
+	expect_failure(
+		rpmem_create("host", "vol", local, SIZE, &lanes, attr) ? 0 : -1,
+		EEXIST, "has a replica already");
 	pool[20] ^= 1;
 	by_ssh = true;
-	failed(rpmem_create("host", "vol", local, SIZE, &lanes, attr) ? 0 : -1,
-	       EEXIST, "holds something else");
+	expect_failure(
+		rpmem_create("host", "vol", local, SIZE, &lanes, attr) ? 0 : -1,
+		EEXIST, "holds something else");
 	cr_assert(undone && !writes);
 	by_ssh = false;
-	failed(rpmem_remove("host", "vol", 0), ENOENT, "has no replica");
+	expect_failure(rpmem_remove("host", "vol", 0), ENOENT,
+		       "has no replica");
 	pool[20] ^= 1;
 	cr_assert_eq(rpmem_remove("host", "vol", 0), 0);
 	cr_assert(!durable[0] && !durable[8] && !durable[HEADER - 1]);
@@ -346,10 +356,13 @@ Test(librpmem, a_range_outside_the_pool_or_a_foreign_lane_is_not_written)
 {
 	struct replica *r = create();
 
-	failed(rpmem_persist(r, SIZE - 8, 9, 0, 0), EINVAL, "go beyond");
-	failed(rpmem_persist(r, SIZE + 1, 0, 0, 0), EINVAL, "go beyond");
-	failed(rpmem_flush(r, 8192, SIZE_MAX - 8, 0, 0), EINVAL, "go beyond");
-	failed(rpmem_flush(r, 8192, 8, 2, 0), EINVAL, "lane 2 of 2");
-	failed(rpmem_drain(r, 2, 0), EINVAL, "lane 2 of 2");
+	expect_failure(rpmem_persist(r, SIZE - 8, 9, 0, 0), EINVAL,
+		       "go beyond");
+	expect_failure(rpmem_persist(r, SIZE + 1, 0, 0, 0), EINVAL,
+		       "go beyond");
+	expect_failure(rpmem_flush(r, 8192, SIZE_MAX - 8, 0, 0), EINVAL,
+		       "go beyond");
+	expect_failure(rpmem_flush(r, 8192, 8, 2, 0), EINVAL, "lane 2 of 2");
+	expect_failure(rpmem_drain(r, 2, 0), EINVAL, "lane 2 of 2");
 	cr_assert(!writes && !commits);
 }

@@ -129,7 +129,8 @@ enum place {
 	NOWHERE, /* a power cut spares no place */
 };
 
-static enum place worst_place(const struct rp_facts *f, enum rp_method how)
+static enum place worst_place_at_success(const struct rp_facts *f,
+					 enum rp_method how)
 {
 	enum place at = AT_SENDER;
 	bool pushed = how != RP_METHOD_DELIVERY;
@@ -179,7 +180,7 @@ static void judge_physics(const struct rp_facts *f, enum rp_class required,
 		[RP_DOMAIN_SYSTEM] = AT_NIC,
 	};
 	struct rp_choice got = rp_method_choose(f, required, built);
-	enum place at = worst_place(f, got.method), least = ON_DISK;
+	enum place at = worst_place_at_success(f, got.method), least = ON_DISK;
 
 	if (got.method == RP_METHOD_REFUSED)
 		return;

@@ -32,7 +32,7 @@ static void teardown(void)
 
 TestSuite(metrics, .init = setup, .fini = teardown);
 
-static void refused(const char *at, const char *why)
+static void expect_address_refused(const char *at, const char *why)
 {
 	cr_assert_eq(rp_metrics_check(at, err), -EINVAL, "%s", at);
 	cr_assert(strstr(err, why), "%s", err);
@@ -44,13 +44,14 @@ Test(metrics, addresses_of_other_hosts_are_refused)
 	cr_assert_eq(rp_metrics_check("127.9.0.1:9420", err), 0);
 	cr_assert_eq(rp_metrics_check("[::1]:9420", err), 0);
 	cr_assert_eq(rp_metrics_check(where, err), 0);
-	refused("0.0.0.0:9420", "is not a loopback address");
-	refused("10.0.0.1:9420", "is not a loopback address");
-	refused("[::]:9420", "is not a loopback address");
-	refused("localhost:9420", "is not a loopback address");
-	refused("127.0.0.1", "neither ADDR:PORT nor unix:PATH");
-	refused("127.0.0.1:70000", "neither ADDR:PORT nor unix:PATH");
-	refused("unix:", "a path of 1 to");
+	expect_address_refused("0.0.0.0:9420", "is not a loopback address");
+	expect_address_refused("10.0.0.1:9420", "is not a loopback address");
+	expect_address_refused("[::]:9420", "is not a loopback address");
+	expect_address_refused("localhost:9420", "is not a loopback address");
+	expect_address_refused("127.0.0.1", "neither ADDR:PORT nor unix:PATH");
+	expect_address_refused("127.0.0.1:70000",
+			       "neither ADDR:PORT nor unix:PATH");
+	expect_address_refused("unix:", "a path of 1 to");
 }
 
 /* Send a request, and serve until the reply has ended. */

@@ -141,7 +141,10 @@ Test(operator_file, too_many)
 	free(text);
 }
 
-/* A file that another user can write is refused: it decides about OK. */
+/*
+ * A file that another user can write is refused, because the file decides about
+ * OK.
+ */
 Test(operator_file, file_of_another_user_is_refused)
 {
 	expect_loaded("[host]\n");

@@ -74,7 +74,7 @@ static uint64_t differing(const struct pull_record *r)
 }
 
 /* Judge the pool; the records stay as they are. */
-static void judge(const struct pull_record *records, size_t n)
+static void judge_pool(const struct pull_record *records, size_t n)
 {
 	struct pull_record v[4];
 	size_t len;
@@ -94,18 +94,18 @@ Test(plugpull, acknowledged_record_is_found_or_lost)
 	const struct pull_record r = record(0, true);
 
 	store(&r, LEN);
-	judge(&r, 1);
+	judge_pool(&r, 1);
 	cr_assert_eq(count[PULL_RECORDS], 1);
 	cr_assert_eq(count[PULL_BYTES], LEN);
 	cr_assert_eq(count[PULL_LOST], 0);
 	memset(got + AT, 0, LEN);
-	judge(&r, 1);
+	judge_pool(&r, 1);
 	cr_assert_eq(count[PULL_LOST], differing(&r));
 	cr_assert(strstr(text, "offset 500: record 0 is lost there"), "%s",
 		  text);
 	store(&r, LEN);
 	got[AT + 7] ^= 1;
-	judge(&r, 1);
+	judge_pool(&r, 1);
 	cr_assert_eq(count[PULL_LOST], 1);
 	cr_assert(strstr(text, "offset 507: "), "%s", text);
 }
@@ -115,10 +115,10 @@ Test(plugpull, acknowledged_record_replaces_the_earlier_one)
 	const struct pull_record v[] = {record(0, true), record(1, true)};
 
 	store(&v[1], LEN);
-	judge(v, 2);
+	judge_pool(v, 2);
 	cr_assert_eq(count[PULL_LOST], 0);
 	store(&v[0], LEN);
-	judge(v, 2);
+	judge_pool(v, 2);
 	cr_assert_eq(count[PULL_LOST], differing(&v[1]));
 	cr_assert(strstr(text, "that of record 0"), "%s", text);
 }
@@ -129,18 +129,18 @@ Test(plugpull, record_in_flight_is_new_old_or_torn)
 	const struct pull_record v[] = {record(0, true), record(1, false)};
 
 	store(&v[0], LEN);
-	judge(v, 2);
+	judge_pool(v, 2);
 	cr_assert_eq(count[PULL_OPEN], 1);
 	cr_assert_eq(count[PULL_OLD], 1);
 	store(&v[1], LEN / 2);
-	judge(v, 2);
+	judge_pool(v, 2);
 	cr_assert_eq(count[PULL_TORN], 1);
 	store(&v[1], LEN);
-	judge(v, 2);
+	judge_pool(v, 2);
 	cr_assert_eq(count[PULL_NEW], 1);
 	cr_assert_eq(count[PULL_LOST], 0);
 	memset(got + AT, 0, LEN);
-	judge(v, 2);
+	judge_pool(v, 2);
 	cr_assert_gt(count[PULL_LOST], LEN / 2);
 }
 
@@ -150,7 +150,7 @@ Test(plugpull, byte_of_no_record_is_foreign)
 
 	store(&r, LEN);
 	got[AREA - 1] = 1;
-	judge(&r, 1);
+	judge_pool(&r, 1);
 	cr_assert_eq(count[PULL_FOREIGN], 1);
 	cr_assert_eq(count[PULL_LOST], 0);
 }

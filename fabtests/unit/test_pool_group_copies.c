@@ -134,7 +134,7 @@ static unsigned int throttle(unsigned int copying, unsigned int pausing,
 		TAILQ_INSERT_TAIL(&g.ops, &op, link);
 	*copies = 0;
 	for (g.now = 1; g.now <= ms; g.now++) {
-		/* The caller was there before the member came back. */
+		/* The member returns after 500 ms with the caller alone. */
 		g.members[0].state = g.now > 500 ? MEMBER_COPYING : MEMBER_AWAY;
 		group_throttle_update(&g);
 		*copies += group_may_copy(&g);

@@ -107,7 +107,7 @@ static struct rpmem_pool open_pool(void)
 }
 
 /* The client connects; with an error, it says this, and closes its lease. */
-static void connects(struct rpmem_pool *p, int ret, const char *text)
+static void expect_connect(struct rpmem_pool *p, int ret, const char *text)
 {
 	struct offer o;
 
@@ -126,9 +126,9 @@ Test(pool_offer, the_same_pool_or_a_longer_one_goes_on)
 {
 	struct rpmem_pool p = open_pool();
 
-	connects(&p, 0, NULL);
+	expect_connect(&p, 0, NULL);
 	offered.len += 4096;
-	connects(&p, 0, NULL);
+	expect_connect(&p, 0, NULL);
 }
 
 Test(pool_offer, only_the_first_connection_of_an_owner_is_compared)
@@ -142,12 +142,12 @@ Test(pool_offer, only_the_first_connection_of_an_owner_is_compared)
 		p.exclusive = p.take = exclusive;
 		p.f.ep = NULL;
 		offered.control++;
-		connects(&p, -EPROTONOSUPPORT, "speaks version");
+		expect_connect(&p, -EPROTONOSUPPORT, "speaks version");
 		cr_assert_eq(last_open.compare, exclusive);
 		cr_assert_eq(last_open.expected, 5);
 		p.f.ep = ep;
 		offered.control--;
-		connects(&p, 0, NULL);
+		expect_connect(&p, 0, NULL);
 		cr_assert_not(last_open.compare,
 			      "the owner is this client now");
 	}
@@ -158,9 +158,10 @@ Test(pool_offer, another_pool_under_the_same_name_is_refused)
 	struct rpmem_pool p = open_pool();
 
 	offered.uuid[sizeof(offered.uuid) - 1] = 1;
-	connects(&p, -ESTALE,
-		 "pool 'vol' on host was replaced by another pool; what was "
-		 "not committed to the first one is lost: open the pool again");
+	expect_connect(
+		&p, -ESTALE,
+		"pool 'vol' on host was replaced by another pool; what was "
+		"not committed to the first one is lost: open the pool again");
 }
 
 Test(pool_offer, a_shorter_pool_is_refused)
@@ -168,9 +169,10 @@ Test(pool_offer, a_shorter_pool_is_refused)
 	struct rpmem_pool p = open_pool();
 
 	offered.len--;
-	connects(&p, -ESTALE,
-		 "pool 'vol' on host has shrunk from 8192 to 8191 bytes; what "
-		 "was not committed is lost: open the pool again");
+	expect_connect(
+		&p, -ESTALE,
+		"pool 'vol' on host has shrunk from 8192 to 8191 bytes; what "
+		"was not committed is lost: open the pool again");
 }
 
 Test(pool_offer, a_shared_pool_that_had_an_exclusive_client_is_refused)
@@ -178,14 +180,15 @@ Test(pool_offer, a_shared_pool_that_had_an_exclusive_client_is_refused)
 	struct rpmem_pool p = open_pool();
 
 	offered.owner++;
-	connects(&p, -ESTALE,
-		 "another client has opened pool 'vol' on host exclusively");
+	expect_connect(
+		&p, -ESTALE,
+		"another client has opened pool 'vol' on host exclusively");
 	/* The daemon judges exclusive clients; observers write nothing. */
 	p.observe = true;
-	connects(&p, 0, NULL);
+	expect_connect(&p, 0, NULL);
 	p.observe = false;
 	p.exclusive = true;
-	connects(&p, 0, NULL);
+	expect_connect(&p, 0, NULL);
 }
 
 Test(pool_offer, a_client_waits_for_its_right_to_write)
@@ -193,9 +196,10 @@ Test(pool_offer, a_client_waits_for_its_right_to_write)
 	struct rpmem_pool p = open_pool();
 
 	offered.read_only = true;
-	connects(&p, -EAGAIN, "only allows to read now; give it the right");
+	expect_connect(&p, -EAGAIN,
+		       "only allows to read now; give it the right");
 	p.now.ex.read_only = true;
-	connects(&p, 0, NULL);
+	expect_connect(&p, 0, NULL);
 }
 
 Test(pool_offer, another_base_provider_is_refused)
@@ -203,7 +207,7 @@ Test(pool_offer, another_base_provider_is_refused)
 	struct rpmem_pool p = open_pool();
 
 	strcpy(offered.base, "verbs");
-	connects(&p, -ESTALE, "uses provider 'verbs' now, 'tcp' before");
+	expect_connect(&p, -ESTALE, "uses provider 'verbs' now, 'tcp' before");
 }
 
 Test(pool_offer, a_weaker_pool_is_refused_with_its_cause_and_the_remedy)
@@ -213,8 +217,9 @@ Test(pool_offer, a_weaker_pool_is_refused_with_its_cause_and_the_remedy)
 	p.required = FI_RPMEM_CLASS_POWER;
 	query_status = RP_ST_CLASS;
 	strcpy(offered.why, "the disk is in memory");
-	connects(&p, -EOPNOTSUPP,
-		 "pool 'vol' on host is of class process, weaker than required "
-		 "(power): the disk is in memory; put it on storage of class "
-		 "power there, or require less");
+	expect_connect(
+		&p, -EOPNOTSUPP,
+		"pool 'vol' on host is of class process, weaker than required "
+		"(power): the disk is in memory; put it on storage of class "
+		"power there, or require less");
 }

@@ -316,8 +316,9 @@ static void submit_and_poll(struct pool_target *t, struct rpmem_pool_op *op)
 }
 
 /*
- * The commit completes before a buffered write that it covers, and then the
- * connection is lost: its store, which is newer, stays.
+ * The connection is lost after a commit has completed, but before a buffered
+ * write that the commit covers has completed. The library must not repeat that
+ * write over the commit's store, which is newer.
  */
 Test(pool_work, a_store_stays_when_an_older_write_is_lost)
 {

@@ -465,7 +465,8 @@ static void text_says(char *s, const char *fmt, va_list ap)
 	free(s);
 }
 
-__attribute__((format(printf, 1, 2))) static void says(const char *fmt, ...)
+__attribute__((format(printf, 1, 2))) static void
+expect_page_says(const char *fmt, ...)
 {
 	va_list ap;
 
@@ -487,47 +488,62 @@ chapter_says(const char *heading, const char *fmt, ...)
 /* Numbers of the code that are in sentences. */
 Test(protocol, sentences)
 {
-	says("magic: 0x%04x, `RP` on the wire |", RP_WIRE_MAGIC);
-	says("version: %d |", RP_WIRE_VERSION);
-	says("REQUEST for every %d of its ranges, or for up to %d that are "
-	     "packed.",
-	     RP_WIRE_MAX_RANGES, RP_WIRE_MAX_PACKED);
-	says("features: bit 0: its device has FLUSH");
+	expect_page_says("magic: 0x%04x, `RP` on the wire |", RP_WIRE_MAGIC);
+	expect_page_says("version: %d |", RP_WIRE_VERSION);
+	expect_page_says(
+		"REQUEST for every %d of its ranges, or for up to %d that are "
+		"packed.",
+		RP_WIRE_MAX_RANGES, RP_WIRE_MAX_PACKED);
+	expect_page_says("features: bit 0: its device has FLUSH");
 	cr_assert_eq(RP_FEATURES, 1u);
-	says("nranges: at most %d, or 2 to %d that are packed |",
-	     RP_WIRE_MAX_RANGES, RP_WIRE_MAX_PACKED);
-	says("level: %d visible: placed; %d durable: flushed, too |",
-	     RP_LEVEL_VISIBLE, RP_LEVEL_DURABLE);
-	says("effect: %d none, %d THEN, %d NOTIFY, %d STORE, %d ATOMIC, "
-	     "%d ZERO |",
-	     RP_EFFECT_NONE, RP_EFFECT_THEN, RP_EFFECT_NOTIFY, RP_EFFECT_STORE,
-	     RP_EFFECT_ATOMIC, RP_EFFECT_ZERO);
-	says("flags: bit 0: the ranges are packed |");
+	expect_page_says("nranges: at most %d, or 2 to %d that are packed |",
+			 RP_WIRE_MAX_RANGES, RP_WIRE_MAX_PACKED);
+	expect_page_says(
+		"level: %d visible: placed; %d durable: flushed, too |",
+		RP_LEVEL_VISIBLE, RP_LEVEL_DURABLE);
+	expect_page_says(
+		"effect: %d none, %d THEN, %d NOTIFY, %d STORE, %d ATOMIC, "
+		"%d ZERO |",
+		RP_EFFECT_NONE, RP_EFFECT_THEN, RP_EFFECT_NOTIFY,
+		RP_EFFECT_STORE, RP_EFFECT_ATOMIC, RP_EFFECT_ZERO);
+	expect_page_says("flags: bit 0: the ranges are packed |");
 	cr_assert_eq(RP_LE_REQUEST_PACKED, 1);
-	says("in their order, 1 to %d in all.", RP_WIRE_MAX_STORE);
-	says("ranges of a ZERO have 1 to %d bytes in all", RP_WIRE_MAX_ZERO);
-	says("whole elements, 1 to %d bytes:", RP_WIRE_MAX_STORE);
-	says("range at fault, at most %d; as many", RP_WIRE_MAX_PACKED);
-	says("why_len: bytes of the sentence, at most %d,", RP_WHY_LEN - 1);
-	says("Statuses below %d travel; those from %d on", RP_ST_WRITE_FAILED,
-	     RP_ST_WRITE_FAILED);
-	says("gets status %d, whichever bits", RP_ST_STALE_KEY);
-	says("comes %llu ms late, and no more than %d such replies",
-	     RP_AGENT_REFUSAL_DELAY_NS / 1000000, RP_AGENT_REFUSALS_PER_S);
-	says("logged at most once in %llu s.", RP_AGENT_WARN_NS / 1000000000);
-	says("HELLO is refused with status %d.", RP_ST_OVERLOADED);
-	says("refuses a REQUEST with status %d, and does", RP_ST_OVERLOADED);
+	expect_page_says("in their order, 1 to %d in all.", RP_WIRE_MAX_STORE);
+	expect_page_says("ranges of a ZERO have 1 to %d bytes in all",
+			 RP_WIRE_MAX_ZERO);
+	expect_page_says("whole elements, 1 to %d bytes:", RP_WIRE_MAX_STORE);
+	expect_page_says("range at fault, at most %d; as many",
+			 RP_WIRE_MAX_PACKED);
+	expect_page_says("why_len: bytes of the sentence, at most %d,",
+			 RP_WHY_LEN - 1);
+	expect_page_says("Statuses below %d travel; those from %d on",
+			 RP_ST_WRITE_FAILED, RP_ST_WRITE_FAILED);
+	expect_page_says("gets status %d, whichever bits", RP_ST_STALE_KEY);
+	expect_page_says("comes %llu ms late, and no more than %d such replies",
+			 RP_AGENT_REFUSAL_DELAY_NS / 1000000,
+			 RP_AGENT_REFUSALS_PER_S);
+	expect_page_says("logged at most once in %llu s.",
+			 RP_AGENT_WARN_NS / 1000000000);
+	expect_page_says("HELLO is refused with status %d.", RP_ST_OVERLOADED);
+	expect_page_says("refuses a REQUEST with status %d, and does",
+			 RP_ST_OVERLOADED);
 	cr_assert_eq(RP_AGENT_PROGRESS_PER_TIMEOUT, 3);
-	says("sends PROGRESS three times in the timeout");
-	says("ends the connection: status %d.", RP_ST_TIMEOUT);
-	says("NOTIFY or ATOMIC ends with status %d:", RP_ST_INDETERMINATE);
-	says("a commit of them fails with status %d.", RP_ST_WRITE_FAILED);
-	says("refuses it: status %d or %d |", RP_ST_BAD_MESSAGE, RP_ST_VERSION);
-	says("status %d, then ends the connection |", RP_ST_STALE_KEY);
-	says("the first of statuses %d to %d, %d, %d and %d that applies",
-	     RP_ST_RANGE, RP_ST_CLASS, RP_ST_REGION_FAILED, RP_ST_ALIGN,
-	     RP_ST_ACCESS);
-	says("asked for | ends the operation with status %d |", RP_ST_CLASS);
+	expect_page_says("sends PROGRESS three times in the timeout");
+	expect_page_says("ends the connection: status %d.", RP_ST_TIMEOUT);
+	expect_page_says("NOTIFY or ATOMIC ends with status %d:",
+			 RP_ST_INDETERMINATE);
+	expect_page_says("a commit of them fails with status %d.",
+			 RP_ST_WRITE_FAILED);
+	expect_page_says("refuses it: status %d or %d |", RP_ST_BAD_MESSAGE,
+			 RP_ST_VERSION);
+	expect_page_says("status %d, then ends the connection |",
+			 RP_ST_STALE_KEY);
+	expect_page_says(
+		"the first of statuses %d to %d, %d, %d and %d that applies",
+		RP_ST_RANGE, RP_ST_CLASS, RP_ST_REGION_FAILED, RP_ST_ALIGN,
+		RP_ST_ACCESS);
+	expect_page_says("asked for | ends the operation with status %d |",
+			 RP_ST_CLASS);
 }
 
 /* Blobs of the shim begin like messages, and no type means two things. */

@@ -88,14 +88,14 @@ void ring_close(struct peer *p)
 
 /* --- libraft --- */
 
-static void appended(struct raft_io_append *req, int status)
+static void append_done(struct raft_io_append *req, int status)
 {
 	cr_assert_eq(status, 0);
 	acked++;
 	free(req);
 }
 
-static void received(struct raft_io *to, struct raft_message *m)
+static void append_received_entries(struct raft_io *to, struct raft_message *m)
 {
 	const struct raft_append_entries *a = &m->append_entries;
 
@@ -104,7 +104,7 @@ static void received(struct raft_io *to, struct raft_message *m)
 	cr_assert_lt(ntaken, 8);
 	taken[ntaken++] = a->entries;
 	cr_assert_not(to->append(to, calloc(1, sizeof(struct raft_io_append)),
-				 a->entries, a->n_entries, appended));
+				 a->entries, a->n_entries, append_done));
 }
 
 /* --- */
@@ -122,7 +122,7 @@ static struct backend *start(void)
 	cr_assert_not(rpmem_raft_init(&io, &loop, "h:p", NULL));
 	cr_assert_not(io.init(&io, 1, "127.0.0.1:1"), "%s", io.errmsg);
 	b = io.impl;
-	b->recv = received;
+	b->recv = append_received_entries;
 	leader.b = b;
 	leader.id = 2;
 	leader.boot = 5;

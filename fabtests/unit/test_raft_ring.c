@@ -129,7 +129,7 @@ static void end(void)
 }
 
 /* The oldest message is durable in the ring, or has failed. */
-static void complete(int result)
+static void complete_oldest_message(int result)
 {
 	struct job *job = TAILQ_FIRST(&outstanding);
 
@@ -161,7 +161,7 @@ Test(raft_ring, a_reply_waits_until_its_message_is_durable)
 	}
 	cr_assert_eq(delivered, 0);
 	for (unsigned int i = 1; i < 4; i++) {
-		complete(0);
+		complete_oldest_message(0);
 		cr_assert_eq(delivered, i);
 	}
 	reply(3, 0);
@@ -178,9 +178,9 @@ Test(raft_ring, a_reply_counts_when_the_followers_log_has_its_message)
 	cr_assert_eq(delivered, 1);
 	reply(2, 1);
 	cr_assert_eq(delivered, 1);
-	complete(0);
+	complete_oldest_message(0);
 	cr_assert_eq(delivered, 1);
-	complete(0);
+	complete_oldest_message(0);
 	cr_assert_eq(delivered, 2);
 	end();
 }
@@ -192,8 +192,8 @@ Test(raft_ring, a_failed_ring_is_not_used_before_the_follower_has_all)
 	send_entries();
 	send_entries();
 	reply(1, 0);
-	complete(-EIO);
-	complete(-EIO);
+	complete_oldest_message(-EIO);
+	complete_oldest_message(-EIO);
 	cr_assert_eq(delivered, 0);
 	cr_assert(!send_entries().ring);
 	reply(2, 1);
@@ -209,7 +209,7 @@ Test(raft_ring, a_failed_ring_is_not_used_before_the_follower_has_all)
 	cr_assert_eq(send_entries().seq, 3);
 	reply(3, 2);
 	cr_assert_eq(delivered, 1);
-	complete(0);
+	complete_oldest_message(0);
 	cr_assert_eq(delivered, 2);
 	end();
 }
@@ -220,7 +220,7 @@ Test(raft_ring, a_reply_of_a_former_process_is_void)
 	send_entries();
 	reply(1, 0);
 	hello();
-	complete(0);
+	complete_oldest_message(0);
 	cr_assert_eq(delivered, 0);
 	end();
 }

@@ -16,7 +16,7 @@
 
 #include "unit/never_called.h"
 #include "util/bytes.h"
-#include "util/redis/folder.h"
+#include "util/redis/mirror.h"
 
 /* --- the log and libc */
 
@@ -103,7 +103,7 @@ static int restore(void)
 		.max_entry = sizeof(entries[0].bytes),
 	};
 
-	return rp_folder_restore(&info);
+	return rp_mirror_restore(&info);
 }
 
 static char top[] = "/tmp/test_redis_restore.XXXXXX";
@@ -112,7 +112,8 @@ static void begin(void)
 {
 	nentries = 0;
 	cr_assert_not_null(mkdtemp(top));
-	snprintf(rp_folder_name, sizeof(rp_folder_name), "%s/aof", top);
+	snprintf(rp_mirror_directory, sizeof(rp_mirror_directory), "%s/aof",
+		 top);
 	add(CHANGE_BYTES, "a", "bytes");
 }
 
@@ -187,7 +188,7 @@ static void restore_one(void)
 Test(redis_folder, file_renamed_onto_itself_stays_in_the_log)
 {
 	restore_one();
-	cr_assert_eq(rp_folder_rename(below("aof/a"), below("aof/a")), 0);
+	cr_assert_eq(rp_mirror_rename(below("aof/a"), below("aof/a")), 0);
 	cr_assert_not_null(rp_file_find("a"), "its entries would be trimmed");
 	cr_assert_eq(nappended, 0);
 	cr_assert(exists("aof/a"));
@@ -205,7 +206,7 @@ Test(redis_folder, file_that_replaces_one_of_its_name_is_appended)
 	cr_assert_not_null(other);
 	fputs("new bytes", other);
 	fclose(other);
-	cr_assert_eq(rp_folder_rename(below("other/a"), below("aof/a")), 0);
+	cr_assert_eq(rp_mirror_rename(below("other/a"), below("aof/a")), 0);
 	cr_assert_eq(nappended, 2, "its bytes, and its name");
 	cr_assert_eq(appended.bytes[AT_CHANGE], CHANGE_RENAME);
 	f = rp_file_find("a");
@@ -216,7 +217,7 @@ Test(redis_folder, file_that_replaces_one_of_its_name_is_appended)
 Test(redis_folder, removal_of_a_file_of_another_directory_changes_nothing)
 {
 	restore_one();
-	cr_assert_eq(rp_folder_unlink(below("other/a")), 0);
+	cr_assert_eq(rp_mirror_unlink(below("other/a")), 0);
 	cr_assert_not_null(rp_file_find("a"));
 	cr_assert_eq(nappended, 0);
 	end();

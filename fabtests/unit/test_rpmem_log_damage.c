@@ -100,7 +100,7 @@ static void drop_one(void)
 	munmap(memory.bytes, memory.length);
 }
 
-/* End the writer as SIGKILL does: it writes no mark any more. */
+/* End the writer as SIGKILL does, so that it does not write its mark. */
 static void kill_writer(void)
 {
 	one->failed = -EIO;

@@ -343,7 +343,10 @@ Test(rpmem_log_pool, bytes_of_another_log_are_refused)
 	finish_pool();
 }
 
-/* A log of version 1, which has no numbers, has them from its writer on. */
+/*
+ * The superblock of version 1 lacks the number of the log and the count of
+ * logs; the first writer of such a log stores them.
+ */
 Test(rpmem_log_pool, log_of_version_1_gets_its_numbers)
 {
 	unsigned char *super;
@@ -365,8 +368,8 @@ Test(rpmem_log_pool, log_of_version_1_gets_its_numbers)
 }
 
 /*
- * A log of another release is refused by the number of its format, even if the
- * other superblock is of this one: that is older.
+ * A log of another release is refused by the number of its format, even if its
+ * other superblock, the older one, has this release's format.
  */
 Test(rpmem_log_pool, log_of_another_release_is_refused_by_its_format)
 {

@@ -99,7 +99,7 @@ static struct raft_entry entry_of(uint64_t *data)
 				   .buf = {data, 2 * sizeof(*data)}};
 }
 
-static uint64_t below(uint64_t n)
+static uint64_t random_below(uint64_t n)
 {
 	return seeded_below(&rnd, n);
 }
@@ -114,9 +114,9 @@ static void put_done(void *arg, int status)
 static void put_snapshot(struct store *st, struct model *m)
 {
 	static unsigned char state[300 * 1024];
-	struct raft_buffer buf = {state, 1 + below(40 * 1024)};
+	struct raft_buffer buf = {state, 1 + random_below(40 * 1024)};
 	struct raft_snapshot s = {.index = m->snapshot + 1 +
-					   below(m->n - m->snapshot),
+					   random_below(m->n - m->snapshot),
 				  .bufs = &buf,
 				  .n_bufs = 1};
 	int ended = 0;
@@ -125,7 +125,7 @@ static void put_snapshot(struct store *st, struct model *m)
 	s.configuration_index = 1;
 	state[0] = (unsigned char)s.index;
 	raft_configuration_add(&s.configuration, 7, "a:1", RAFT_VOTER);
-	cr_assert_eq(store_snapshot(st, (unsigned int)(1 + below(9)), &s,
+	cr_assert_eq(store_snapshot(st, (unsigned int)(1 + random_below(9)), &s,
 				    put_done, &ended),
 		     0, "%s", errmsg);
 	while (!ended)
@@ -138,7 +138,7 @@ static void put_snapshot(struct store *st, struct model *m)
 static void append_random(struct store *st, struct model *m, bool pend,
 			  int *acked, struct job *job)
 {
-	const unsigned int n = 1 + (unsigned int)below(3);
+	const unsigned int n = 1 + (unsigned int)random_below(3);
 	struct raft_entry e[3];
 
 	for (unsigned int i = 0; i < n; i++, m->n++) {
@@ -222,7 +222,7 @@ static void run_random_steps(uint64_t seed, unsigned int steps)
 		writer_reap(&st.w);
 		sure = st.npending ? sure : m.n;
 		old = m;
-		switch (below(8)) {
+		switch (random_below(8)) {
 		case 0:
 			m.term++;
 			m.vote = 0;
@@ -230,7 +230,7 @@ static void run_random_steps(uint64_t seed, unsigned int steps)
 			sure = m.n;
 			break;
 		case 1:
-			m.vote = 1 + below(3);
+			m.vote = 1 + random_below(3);
 			cr_assert_eq(store_term(&st, m.term, m.vote), 0);
 			sure = m.n;
 			break;
@@ -242,7 +242,7 @@ static void run_random_steps(uint64_t seed, unsigned int steps)
 			break;
 		case 3:
 			if (m.n > m.snapshot) {
-				m.n -= below(m.n - m.snapshot);
+				m.n -= random_below(m.n - m.snapshot);
 				cr_assert_eq(store_truncate(&st, m.n + 1), 0);
 				sure = m.n < sure ? m.n : sure;
 			}

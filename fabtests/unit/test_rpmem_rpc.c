@@ -316,7 +316,7 @@ Test(rpmem_rpc, entry_of_an_ended_process_is_not_taken_behind_its_successor)
 	start_with_first_call(&w);
 	s = w.c->super;
 	s.turn++;
-	s.life++;
+	s.incarnation++;
 	s.first_n = 1;
 	rpc_super_encode(&s, bytes);
 	memcpy(rig.live + s.turn % 2 * RPC_SLOT, bytes, sizeof(bytes));

@@ -14,7 +14,7 @@
 
 /*
  * Both sides refuse a ring of another release by the number of its format, even
- * if the other superblock is of this one: that is older.
+ * if its other superblock, the older one, has this release's format.
  */
 Test(rpmem_rpc_ring, ring_of_another_release_is_refused_by_its_format)
 {

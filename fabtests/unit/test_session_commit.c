@@ -222,7 +222,7 @@ Test(session_commit, weakest_class_is_reported)
 	cr_assert_eq(a.out.class, RP_CLASS_PROCESS);
 }
 
-/* A visible commit proves placement: one request without ranges. */
+/* A visible commit proves placement by one request without ranges. */
 Test(session_commit, visible_commit_is_a_plain_fence)
 {
 	fill_ranges(400);

@@ -280,7 +280,10 @@ Test(session_op, zeros_are_one_request)
 		expect_pending(&a);
 		bed_ok();
 		expect_ok(&a);
-		/* The agent's CPU stored: it also flushes. */
+		/*
+		 * The agent's CPU has stored the bytes, so it flushes them,
+		 * too.
+		 */
 		bed_post(op_commit_one(&b, 1, 0, 4096));
 		if (level == RP_LEVEL_VISIBLE)
 			bed_see_request(RP_EFFECT_NONE);

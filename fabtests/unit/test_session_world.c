@@ -144,7 +144,10 @@ static void flush_range(const struct rp_wire_range *g)
 		c[i].durable = c[i].placed;
 }
 
-/* Deliver the next message or RDMA operation in order. False: none is left. */
+/*
+ * Deliver the next message or RDMA operation in order. Returns false if none is
+ * left.
+ */
 static bool deliver_next(void)
 {
 	struct item *it;
@@ -248,7 +251,7 @@ static uint64_t *zeros_of(const struct bed_seen *m, uint64_t *fill)
 	return fill;
 }
 
-/* Execute the next message at the agent. False: none is left. */
+/* Execute the next message at the agent. Returns false if none is left. */
 static bool execute_next_message(void)
 {
 	struct item *it = STAILQ_FIRST(&received);
@@ -310,7 +313,7 @@ static bool execute_next_message(void)
 	return true;
 }
 
-/* Send a random REPLY. False: none is left. */
+/* Send a random REPLY. Returns false if none is left. */
 static bool send_reply(void)
 {
 	struct reply *r, *chosen = NULL;

@@ -22,7 +22,7 @@ static int (*const getters[])(const void *, size_t) = {
 Test(setup, round_trips)
 {
 	static uint8_t bufs[8][4096];
-	size_t lens[8], n = valid(bufs, lens);
+	size_t lens[8], n = make_valid_messages(bufs, lens);
 
 	cr_assert_eq(get_challenge(bufs[0], lens[0]), 0);
 	cr_assert(m.challenge.secret);
@@ -65,7 +65,7 @@ Test(setup, open_names_a_part_of_as_many)
 	uint8_t *at;
 	size_t lens[8];
 
-	valid(bufs, lens);
+	make_valid_messages(bufs, lens);
 	at = bufs[7] + lens[7] - 36;
 	cr_assert_arr_eq(at, "\0\0\0\0", 4);
 	for (unsigned int parts = 0; parts < 40; parts++)
@@ -153,7 +153,7 @@ Test(setup, open_needs_an_owner_and_known_flags)
 	static uint8_t bufs[8][4096];
 	size_t lens[8];
 
-	valid(bufs, lens);
+	make_valid_messages(bufs, lens);
 	for (int flags = 0; flags < 64; flags++) {
 		/*
 		 * Taking a pool needs an exclusive owner that is new; an
@@ -216,7 +216,7 @@ Test(setup, no_room)
 	size_t lens[8];
 	uint8_t small[4096];
 
-	valid(bufs, lens);
+	make_valid_messages(bufs, lens);
 	for (size_t size = 0; size < lens[2]; size++) {
 		small[size] = 0xab;
 		cr_assert_eq(rp_setup_put_export(small, size, &pools[0]),
@@ -229,7 +229,7 @@ Test(setup, cut_and_stretched_messages)
 {
 	static uint8_t bufs[8][4096];
 	uint8_t *exact;
-	size_t lens[8], n = valid(bufs, lens);
+	size_t lens[8], n = make_valid_messages(bufs, lens);
 
 	for (size_t i = 0; i < n; i++) {
 		for (size_t len = 0; len <= lens[i] + 1; len++) {
@@ -267,7 +267,7 @@ Test(setup, reserved_fields_and_bad_names)
 	static uint8_t bufs[8][4096];
 	size_t lens[8];
 
-	valid(bufs, lens);
+	make_valid_messages(bufs, lens);
 	bufs[0][20] = 1; /* reserved in CHALLENGE */
 	cr_assert_eq(get_challenge(bufs[0], lens[0]), -EBADMSG);
 	bufs[1][12] = 1; /* reserved in the header */
@@ -312,7 +312,7 @@ Test(setup, text_of_a_peer_is_printable_ascii)
 	uint8_t *name, *why, *base, *listed;
 	size_t lens[8];
 
-	valid(bufs, lens);
+	make_valid_messages(bufs, lens);
 	name = memmem(bufs[2], lens[2], pools[0].name, strlen(pools[0].name));
 	why = memmem(bufs[2], lens[2], pools[0].why, strlen(pools[0].why));
 	base = memmem(bufs[2], lens[2], pools[0].base, strlen(pools[0].base));
@@ -361,7 +361,7 @@ Test(setup, frames)
 	enum rp_setup_type type;
 	size_t lens[8], len = 0;
 
-	valid(bufs, lens);
+	make_valid_messages(bufs, lens);
 	for (size_t have = 0; have < RP_SETUP_HDR; have++)
 		cr_assert_eq(rp_setup_frame(bufs[1], have, 512, &len, &type),
 			     -EAGAIN);
@@ -386,7 +386,7 @@ Test(setup, mutated_messages)
 {
 	static uint8_t bufs[8][4096];
 	struct seeded s = seeded_start();
-	size_t lens[8], n = valid(bufs, lens);
+	size_t lens[8], n = make_valid_messages(bufs, lens);
 
 	for (int round = 0; round < 20000; round++) {
 		size_t i = seeded_below(&s, n), len = lens[i];
@@ -412,7 +412,7 @@ Test(setup, mac_covers_everything)
 	size_t lens[8], len;
 	uint8_t *b = bufs[1];
 
-	valid(bufs, lens);
+	make_valid_messages(bufs, lens);
 	len = lens[1];
 	rp_setup_seal(b, len, RP_SETUP_FROM_CLIENT, &auth);
 	cr_assert(rp_setup_check_seal(b, len, RP_SETUP_FROM_CLIENT, &auth));

@@ -148,12 +148,12 @@ Test(setup_server, owner_is_awaited, .timeout = 60)
 
 	start_server(&secret, 0, 0);
 	exports[0].owner = 1;
-	atomic_store(&awaited, true);
+	atomic_store(&last_owner_may_return, true);
 	cr_assert_eq(open_as(2, true, false, &b), -EBUSY);
 	cr_assert(strstr(err, "may come back"), "%s", err);
 	cr_assert_eq(open_as(2, false, false, &b), -EBUSY);
 	cr_assert_eq(open_as(1, true, true, &a), 0, "%s", err);
-	atomic_store(&awaited, false);
+	atomic_store(&last_owner_may_return, false);
 	close(a);
 	cr_assert_eq(open_after_close(2, true, &b), 0, "%s", err);
 	close(b);
@@ -251,7 +251,7 @@ Test(setup_server, client_that_saw_another_owner_takes_nothing, .timeout = 60)
 	stop_server();
 }
 
-/* A displaced client is refused at once: it must not wait in vain. */
+/* A displaced client is refused at once, so that it does not wait in vain. */
 Test(setup_server, displaced_client_is_refused_for_good, .timeout = 60)
 {
 	int a, b;
@@ -260,7 +260,7 @@ Test(setup_server, displaced_client_is_refused_for_good, .timeout = 60)
 	cr_assert_eq(open_as(1, true, false, &a), 0, "%s", err);
 	/* A client comes back after a restart; another was faster. */
 	for (int wait = 0; wait < 2; wait++) {
-		atomic_store(&awaited, wait);
+		atomic_store(&last_owner_may_return, wait);
 		cr_assert_eq(open_as(2, true, true, &b), -ESTALE);
 		cr_assert(strstr(err, "another client"), "%s", err);
 		cr_assert_eq(open_as(3, false, true, &b), -ESTALE);
@@ -270,7 +270,7 @@ Test(setup_server, displaced_client_is_refused_for_good, .timeout = 60)
 	poll(NULL, 0, 100);
 	/* A sharing client is refused while a later owner may return. */
 	cr_assert_eq(open_as(3, false, true, &b), -ESTALE);
-	atomic_store(&awaited, false);
+	atomic_store(&last_owner_may_return, false);
 	stop_server();
 }
 

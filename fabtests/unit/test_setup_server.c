@@ -130,7 +130,7 @@ Test(setup_server, bad_requests, .timeout = 60)
 	size_t lens[8];
 	int fd;
 
-	valid(bufs, lens);
+	make_valid_messages(bufs, lens);
 	start_server(NULL, 0, 0);
 	/* The message is longer than any request. */
 	fd = connect_to();
@@ -175,7 +175,7 @@ Test(setup_server, request_may_arrive_byte_by_byte, .timeout = 60)
 	size_t lens[8];
 	int fd;
 
-	valid(bufs, lens);
+	make_valid_messages(bufs, lens);
 	start_server(NULL, 0, 0);
 	fd = connect_to();
 	recv_challenge(fd, &g);
@@ -196,7 +196,7 @@ Test(setup_server, half_messages_block_nobody, .timeout = 60)
 	size_t lens[8];
 	int fds[12];
 
-	valid(bufs, lens);
+	make_valid_messages(bufs, lens);
 	start_server(NULL, 4, 1000);
 	for (int i = 0; i < 12; i++) {
 		fds[i] = connect_to();
@@ -250,7 +250,7 @@ Test(setup_server, idle_connections_end_in_every_state, .timeout = 60)
 	int fds[N], open = N;
 	size_t lens[8];
 
-	valid(bufs, lens);
+	make_valid_messages(bufs, lens);
 	start_server(NULL, 0, 200);
 	before = count_descriptors();
 	for (int i = 0; i < N; i++) {
@@ -367,7 +367,7 @@ Test(setup_server, reply_is_awaited_while_the_pool_is_written_back,
 	size_t lens[8];
 	struct impostor im = {.hello = bufs[0], .reply = bufs[2]};
 
-	valid(bufs, lens);
+	make_valid_messages(bufs, lens);
 	im.hello_len = (size_t)rp_setup_put_challenge(
 		bufs[0], sizeof(bufs[0]), &(struct rp_setup_challenge){0});
 	im.reply_len = lens[2];
@@ -386,7 +386,7 @@ Test(setup_server, impostors_of_the_daemon_are_refused, .timeout = 60)
 	size_t lens[8];
 	struct impostor im = {0};
 
-	valid(bufs, lens);
+	make_valid_messages(bufs, lens);
 	/* The server sends nothing. */
 	cr_assert_eq(meet_impostor(&im), -ETIMEDOUT);
 	cr_assert_not_null(strstr(err, "silent"), "%s", err);

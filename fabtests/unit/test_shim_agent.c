@@ -267,7 +267,7 @@ Test(shim_agent, batch_that_is_not_posted_leaves_nothing)
 	end();
 }
 
-/* The region is registered again: it has the same rkey, and another key. */
+/* The region, which is registered again, has the same rkey, and another key. */
 Test(shim_agent, former_key_is_refused)
 {
 	begin();

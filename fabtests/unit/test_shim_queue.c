@@ -100,7 +100,7 @@ Test(shim_queue, native_flush_keeps_its_arguments)
 	mock_fini(&m);
 }
 
-/* The shim's read is always signaled: its completion frees the slot. */
+/* The shim's read is always signaled, because its completion frees the slot. */
 Test(shim_queue, unsignaled_flush_reports_errors)
 {
 	begin(0);

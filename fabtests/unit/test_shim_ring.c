@@ -148,7 +148,10 @@ Test(shim_ring, full_ring_falls_back_to_messages)
 	pair_close(&p);
 }
 
-/* A slot is in use until its write is acknowledged: it may be repeated. */
+/*
+ * A slot is in use until its write is acknowledged, because the write may be
+ * repeated.
+ */
 Test(shim_ring, slot_is_kept_until_its_write_is_acknowledged)
 {
 	unsigned int sends;

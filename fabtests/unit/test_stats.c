@@ -18,7 +18,10 @@
 
 #include "util/stats.h"
 
-/* The page as another process sees it: in the n-th file of that name. */
+/*
+ * Map the page through /proc, as another process does. Sets *count to the
+ * number of files with the page's name; returns the last one's page.
+ */
 static const struct rp_stats *page_read(int *count)
 {
 	const struct rp_stats *p = NULL;

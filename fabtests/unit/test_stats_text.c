@@ -47,7 +47,7 @@ static void print(void)
 }
 
 /* The text must have this line once. */
-static void has(const char *line)
+static void expect_line_once(const char *line)
 {
 	char whole[256];
 	const char *at;
@@ -96,13 +96,13 @@ Test(stats_text, counters_of_the_target_have_their_values)
 	s->refused_keys = 16;
 	s->failed_regions = 17;
 	print();
-	has("ofi_rpmem_requests_total" WHO "} 11");
-	has("ofi_rpmem_jobs" WHO "} 12");
-	has("ofi_rpmem_sessions" WHO "} 13");
-	has("ofi_rpmem_sessions_total" WHO "} 14");
-	has("ofi_rpmem_refused_connections_total" WHO "} 15");
-	has("ofi_rpmem_refused_keys_total" WHO "} 16");
-	has("ofi_rpmem_region_failures_total" WHO "} 17");
+	expect_line_once("ofi_rpmem_requests_total" WHO "} 11");
+	expect_line_once("ofi_rpmem_jobs" WHO "} 12");
+	expect_line_once("ofi_rpmem_sessions" WHO "} 13");
+	expect_line_once("ofi_rpmem_sessions_total" WHO "} 14");
+	expect_line_once("ofi_rpmem_refused_connections_total" WHO "} 15");
+	expect_line_once("ofi_rpmem_refused_keys_total" WHO "} 16");
+	expect_line_once("ofi_rpmem_region_failures_total" WHO "} 17");
 }
 
 Test(stats_text, failures_have_their_status_and_side)
@@ -113,13 +113,15 @@ Test(stats_text, failures_have_their_status_and_side)
 	c->page.errors[RP_ST_MAX - 1] = 5;
 	print();
 	cr_assert_eq(lines("ofi_rpmem_failures_total{"), 2);
-	has("ofi_rpmem_failures_total" WHO ",status=\"stale key\"} 2");
-	has("ofi_rpmem_failures_total" WHO ",status=\"flush failed\"} 3");
+	expect_line_once("ofi_rpmem_failures_total" WHO
+			 ",status=\"stale key\"} 2");
+	expect_line_once("ofi_rpmem_failures_total" WHO
+			 ",status=\"flush failed\"} 3");
 	cr_assert_eq(lines("ofi_rpmem_operation_failures_total{"), 2);
-	has("ofi_rpmem_operation_failures_total" WHO
-	    ",status=\"flush failed\"} 4");
-	has("ofi_rpmem_operation_failures_total" WHO
-	    ",status=\"connection lost\"} 5");
+	expect_line_once("ofi_rpmem_operation_failures_total" WHO
+			 ",status=\"flush failed\"} 4");
+	expect_line_once("ofi_rpmem_operation_failures_total" WHO
+			 ",status=\"connection lost\"} 5");
 }
 
 Test(stats_text, operations_without_an_end_are_outstanding)
@@ -129,20 +131,23 @@ Test(stats_text, operations_without_an_end_are_outstanding)
 	c->page.completed[4].count = 2;
 	c->page.errors[RP_ST_LOST] = 3;
 	print();
-	has("ofi_rpmem_operations_outstanding" WHO "} 8");
+	expect_line_once("ofi_rpmem_operations_outstanding" WHO "} 8");
 }
 
 Test(stats_text, times_of_msync_and_of_cache_lines_are_seconds)
 {
 	pool(0, "vol");
 	print();
-	has("ofi_rpmem_pool_bytes" WHO ",pool=\"vol\"} 4096");
-	has("ofi_rpmem_committed_bytes_total" WHO ",pool=\"vol\"} 100");
-	has("ofi_rpmem_msyncs_total" WHO ",pool=\"vol\"} 3");
-	has("ofi_rpmem_msync_seconds_total" WHO ",pool=\"vol\"} 1.500000000");
-	has("ofi_rpmem_cache_flushes_total" WHO ",pool=\"vol\"} 9");
-	has("ofi_rpmem_cache_flush_seconds_total" WHO
-	    ",pool=\"vol\"} 0.000000250");
+	expect_line_once("ofi_rpmem_pool_bytes" WHO ",pool=\"vol\"} 4096");
+	expect_line_once("ofi_rpmem_committed_bytes_total" WHO
+			 ",pool=\"vol\"} 100");
+	expect_line_once("ofi_rpmem_msyncs_total" WHO ",pool=\"vol\"} 3");
+	expect_line_once("ofi_rpmem_msync_seconds_total" WHO
+			 ",pool=\"vol\"} 1.500000000");
+	expect_line_once("ofi_rpmem_cache_flushes_total" WHO
+			 ",pool=\"vol\"} 9");
+	expect_line_once("ofi_rpmem_cache_flush_seconds_total" WHO
+			 ",pool=\"vol\"} 0.000000250");
 }
 
 Test(stats_text, class_and_failure_are_of_registered_pools)
@@ -153,14 +158,14 @@ Test(stats_text, class_and_failure_are_of_registered_pools)
 	c->page.region[1].class = RP_CLASS_PROCESS;
 	c->page.region[2].used = 0;
 	print();
-	has("ofi_rpmem_pool_class" WHO
-	    ",pool=\"good\",method=\"agent-msync\"} 2");
-	has("ofi_rpmem_pool_class" WHO
-	    ",pool=\"bad\",method=\"agent-msync\"} 1");
+	expect_line_once("ofi_rpmem_pool_class" WHO
+			 ",pool=\"good\",method=\"agent-msync\"} 2");
+	expect_line_once("ofi_rpmem_pool_class" WHO
+			 ",pool=\"bad\",method=\"agent-msync\"} 1");
 	cr_assert_eq(lines("ofi_rpmem_pool_class{"), 2);
-	has("ofi_rpmem_pool_failed" WHO ",pool=\"good\"} 0");
-	has("ofi_rpmem_pool_failed" WHO ",pool=\"bad\"} 1");
-	has("ofi_rpmem_pool_failed" WHO ",pool=\"gone\"} 0");
+	expect_line_once("ofi_rpmem_pool_failed" WHO ",pool=\"good\"} 0");
+	expect_line_once("ofi_rpmem_pool_failed" WHO ",pool=\"bad\"} 1");
+	expect_line_once("ofi_rpmem_pool_failed" WHO ",pool=\"gone\"} 0");
 }
 
 /* A byte of a name that would end its label is escaped. */
@@ -170,9 +175,10 @@ Test(stats_text, names_are_escaped_and_distinct)
 	pool(3, "two");
 	pool(4, "two");
 	print();
-	has("ofi_rpmem_pool_bytes" WHO ",pool=\"a\\\"b\\\\c\"} 4096");
-	has("ofi_rpmem_pool_bytes" WHO ",pool=\"two\"} 4096");
-	has("ofi_rpmem_pool_bytes" WHO ",pool=\"two#4\"} 4096");
+	expect_line_once("ofi_rpmem_pool_bytes" WHO
+			 ",pool=\"a\\\"b\\\\c\"} 4096");
+	expect_line_once("ofi_rpmem_pool_bytes" WHO ",pool=\"two\"} 4096");
+	expect_line_once("ofi_rpmem_pool_bytes" WHO ",pool=\"two#4\"} 4096");
 }
 
 Test(stats_text, buckets_add_up_to_the_count)
@@ -192,19 +198,19 @@ Test(stats_text, buckets_add_up_to_the_count)
 		 "%s_bucket" WHO ",pool=\"vol\",method=\"agent-msync\","
 		 "le=\"+Inf\"} 12",
 		 name);
-	has(line);
+	expect_line_once(line);
 	snprintf(line, sizeof(line),
 		 "%s_bucket" WHO ",pool=\"vol\",method=\"agent-msync\","
 		 "le=\"%.12g\"} 11",
 		 name, rp_bucket_end(103) / 1e9);
-	has(line);
+	expect_line_once(line);
 	snprintf(line, sizeof(line),
 		 "%s_sum" WHO ",pool=\"vol\",method=\"agent-msync\"} "
 		 "2.000000000",
 		 name);
-	has(line);
+	expect_line_once(line);
 	snprintf(line, sizeof(line),
 		 "%s_count" WHO ",pool=\"vol\",method=\"agent-msync\"} 12",
 		 name);
-	has(line);
+	expect_line_once(line);
 }

@@ -140,7 +140,7 @@ int rp_ranges_insert(struct rp_ranges *r, uint64_t space, uint64_t start,
 	}
 	r->v[at] = (struct rp_range){space, start, end, stamp};
 
-	/* An insertion adds at most one range: one call is enough. */
+	/* One call is enough, because an insertion adds at most one range. */
 	if (r->max && r->n > r->max)
 		span_fullest_space(r);
 	return 0;

@@ -418,7 +418,8 @@ static ssize_t at_compwritemsg(struct fid_ep *fid,
 		    false);
 }
 
-static int valid(enum fi_datatype type, enum fi_op op, bool fits, size_t *count)
+static int validate_op(enum fi_datatype type, enum fi_op op, bool fits,
+		       size_t *count)
 {
 	if (!fits || !size_of(type, op))
 		return -FI_EOPNOTSUPP;
@@ -429,19 +430,20 @@ static int valid(enum fi_datatype type, enum fi_op op, bool fits, size_t *count)
 static int at_writevalid(struct fid_ep *fid, enum fi_datatype type,
 			 enum fi_op op, size_t *count)
 {
-	return valid(type, op, op < FI_CSWAP && op != FI_ATOMIC_READ, count);
+	return validate_op(type, op, op < FI_CSWAP && op != FI_ATOMIC_READ,
+			   count);
 }
 
 static int at_readwritevalid(struct fid_ep *fid, enum fi_datatype type,
 			     enum fi_op op, size_t *count)
 {
-	return valid(type, op, op < FI_CSWAP, count);
+	return validate_op(type, op, op < FI_CSWAP, count);
 }
 
 static int at_compwritevalid(struct fid_ep *fid, enum fi_datatype type,
 			     enum fi_op op, size_t *count)
 {
-	return valid(type, op, op >= FI_CSWAP, count);
+	return validate_op(type, op, op >= FI_CSWAP, count);
 }
 
 int ps_atomic_query(struct fid_domain *domain, enum fi_datatype type,
@@ -450,7 +452,7 @@ int ps_atomic_query(struct fid_domain *domain, enum fi_datatype type,
 	bool fits = op >= FI_CSWAP	   ? flags & FI_COMPARE_ATOMIC
 		    : op == FI_ATOMIC_READ ? flags & FI_FETCH_ATOMIC
 					   : !(flags & FI_COMPARE_ATOMIC);
-	int ret = valid(type, op, fits, &attr->count);
+	int ret = validate_op(type, op, fits, &attr->count);
 
 	if (!ret)
 		attr->size = size_of(type, op);

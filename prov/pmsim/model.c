@@ -35,9 +35,9 @@ static enum rule rule_of(const struct model_cfg *cfg)
 	return cfg->domain == MODEL_EADR ? RULE_EADR : RULE_ADR;
 }
 
-static void begin(struct model *m)
+static void begin_cut(struct model *m)
 {
-	m->cfg = m->weak = m->first;
+	m->cfg = m->weakened_cfg = m->first;
 	m->rule = m->cut = rule_of(&m->first);
 }
 
@@ -48,7 +48,7 @@ struct model *model_new(const struct model_cfg *cfg)
 	if (!m)
 		return NULL;
 	m->first = *cfg;
-	begin(m);
+	begin_cut(m);
 	return m;
 }
 
@@ -56,13 +56,13 @@ void model_foresee(struct model *m, const struct model_cfg *weak)
 {
 	if (m->nwords || m->npieces)
 		model_die("a weakening is foreseen behind a write");
-	m->weak = *weak;
+	m->weakened_cfg = *weak;
 	m->rule = rule_of(weak);
 }
 
 void model_weaken(struct model *m)
 {
-	m->cfg = m->weak;
+	m->cfg = m->weakened_cfg;
 	m->cut = m->rule;
 }
 
@@ -98,7 +98,7 @@ void model_reset(struct model *m)
 		*m->pages[i] = (struct model_page){0};
 	m->nwords = m->npages = m->nfencing = m->npieces = m->nwaiting = 0;
 	m->order = 0;
-	begin(m);
+	begin_cut(m);
 }
 
 void *model_alloc(struct model *m, size_t len)

@@ -92,10 +92,11 @@ enum writer {
 };
 
 struct model {
-	struct model_cfg cfg;	      /* present configuration */
-	struct model_cfg first, weak; /* cfg at reset, after model_weaken() */
-	enum rule rule;		      /* for the values of words */
-	enum rule cut;		      /* for a cut at this moment */
+	struct model_cfg cfg;	       /* present configuration */
+	struct model_cfg first;	       /* configuration at reset */
+	struct model_cfg weakened_cfg; /* that after model_weaken() */
+	enum rule rule;		       /* for the values of words */
+	enum rule cut;		       /* for a cut at this moment */
 	struct area *areas;
 	size_t nareas, cap_areas;
 	/* The first nwords words are in use, the others are free. */

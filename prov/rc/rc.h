@@ -119,7 +119,7 @@ void rp_rc_dereg(struct rp_rc *rc, struct rp_rc_mr *mr);
 
 /*
  * Poll completions and events; call done(), received(), connected(), lost() or
- * requested() for about max of them at most. True: there was one.
+ * requested() for about max of them at most. Returns whether it called any.
  */
 bool rp_rc_poll(struct rp_rc *rc, int max);
 /* Has the next poll something to report that no descriptor signals? */

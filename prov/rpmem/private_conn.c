@@ -429,7 +429,7 @@ uint16_t rp_private_local_port(const struct rp_ep *ep)
 		       : 0;
 }
 
-/* Set q->addr, a hash key: IP address of dest, port of the key, all else 0. */
+/* Set q->addr, which is hashed as a whole: dest's IP address and this port. */
 static int set_peer_addr(struct rp_ep *ep, fi_addr_t dest, uint16_t port,
 			 struct rp_peer *q, uint16_t *endpoint)
 {

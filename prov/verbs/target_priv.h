@@ -24,8 +24,8 @@ struct rp_pd {
 	struct ibv_pd *pd;
 	unsigned int refs; /* guarded by doms_lock */
 	LIST_ENTRY(rp_pd) link;
-	pthread_mutex_t lock; /* guards agent and channels */
-	atomic_uint wanted;   /* number of threads waiting for lock */
+	pthread_mutex_t lock;	  /* guards agent and channels */
+	atomic_uint lock_waiters; /* number of threads waiting for lock */
 	struct rp_agent *agent;
 	struct ibv_comp_channel *channel;
 	int kick; /* eventfd that wakes the thread */
@@ -95,9 +95,9 @@ void rp_target_disconnect(struct rp_target *s);
 /* Lock; the thread, which relocks at once, yields to counted waiters. */
 static inline void rp_pd_lock(struct rp_pd *dom)
 {
-	atomic_fetch_add(&dom->wanted, 1);
+	atomic_fetch_add(&dom->lock_waiters, 1);
 	pthread_mutex_lock(&dom->lock);
-	atomic_fetch_sub(&dom->wanted, 1);
+	atomic_fetch_sub(&dom->lock_waiters, 1);
 }
 
 static inline void rp_target_unpark(struct rp_target *s)

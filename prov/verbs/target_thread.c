@@ -146,7 +146,7 @@ static void wait_for_event(struct rp_pd *dom)
 /* Yield to waiters, because relocking a mutex at once starves them. */
 static void yield_lock(struct rp_pd *dom)
 {
-	for (int i = 0; i < YIELDS && atomic_load(&dom->wanted); i++)
+	for (int i = 0; i < YIELDS && atomic_load(&dom->lock_waiters); i++)
 		sched_yield();
 }
 

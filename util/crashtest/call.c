@@ -372,7 +372,7 @@ static bool begin_rename(struct crash_recorder *r, struct crash_call *c,
 	return from || to;
 }
 
-static bool begin_namespace(struct crash_recorder *r, struct crash_call *c)
+static bool begin_name_change(struct crash_recorder *r, struct crash_call *c)
 {
 	const uint64_t *a = c->args;
 
@@ -430,7 +430,7 @@ static bool begin_other(struct crash_recorder *r, struct crash_call *c)
 	case __NR_mmap:
 		return begin_mmap(r, c);
 	default:
-		return begin_namespace(r, c);
+		return begin_name_change(r, c);
 	}
 }
 

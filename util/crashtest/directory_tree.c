@@ -398,7 +398,7 @@ static bool same_bytes(int dirfd, const char *name, const struct crash_node *n)
 	return same && at == n->size;
 }
 
-static char *differs(const char *path, const char *name)
+static char *path_of_difference(const char *path, const char *name)
 {
 	static char where[4096];
 
@@ -424,7 +424,7 @@ static const char *compare_dir(const struct crash_tree *t, int at,
 
 	if (!list) {
 		close(at);
-		return differs(path, ".");
+		return path_of_difference(path, ".");
 	}
 	for (size_t i = 0; i < t->entry_count; i++)
 		want += t->entries[i].dir == dir;
@@ -434,7 +434,7 @@ static const char *compare_dir(const struct crash_tree *t, int at,
 
 		if (!strcmp(d->d_name, ".") || !strcmp(d->d_name, ".."))
 			continue;
-		bad = differs(path, d->d_name);
+		bad = path_of_difference(path, d->d_name);
 		if (fstatat(at, d->d_name, &st, AT_SYMLINK_NOFOLLOW))
 			break;
 		if (is_left_out(st.st_mode)) {
@@ -452,18 +452,19 @@ static const char *compare_dir(const struct crash_tree *t, int at,
 			break;
 		bad = NULL;
 		if (S_ISDIR(st.st_mode)) {
-			char *sub = strdup(differs(path, d->d_name));
+			char *sub = strdup(path_of_difference(path, d->d_name));
 			const int fd = openat(at, d->d_name,
 					      O_RDONLY | O_DIRECTORY |
 						      O_CLOEXEC | O_NOFOLLOW);
 
-			bad = fd < 0 || !sub ? differs(path, d->d_name)
-					     : compare_dir(t, fd, sub, inode);
+			bad = fd < 0 || !sub
+				      ? path_of_difference(path, d->d_name)
+				      : compare_dir(t, fd, sub, inode);
 			free(sub);
 		}
 	}
 	closedir(list);
-	return bad ? bad : want == have ? NULL : differs(path, ".");
+	return bad ? bad : want == have ? NULL : path_of_difference(path, ".");
 }
 
 const char *crash_tree_compare(const struct crash_tree *t, const char *folder)

@@ -263,14 +263,15 @@ uint32_t crash_durable_at(const struct crash_history *h, uint32_t event)
 	return last;
 }
 
-struct settle {
+struct implied_losses {
 	const struct crash_history *h;
 	uint64_t **lost;  /* of each inode: masks of lost words, per sector */
 	uint64_t *limits; /* of each inode */
 	bool failed;	  /* out of memory */
 };
 
-static bool must_lose(const struct settle *s, const struct crash_piece *p)
+static bool must_lose(const struct implied_losses *s,
+		      const struct crash_piece *p)
 {
 	const uint64_t *lost = s->lost[p->inode];
 
@@ -278,7 +279,7 @@ static bool must_lose(const struct settle *s, const struct crash_piece *p)
 	       (lost && lost[p->offset / s->h->log->sector] & p->mask);
 }
 
-static bool lose(struct settle *s, const struct crash_piece *p)
+static bool lose(struct implied_losses *s, const struct crash_piece *p)
 {
 	uint64_t **lost = &s->lost[p->inode];
 
@@ -291,8 +292,8 @@ static bool lose(struct settle *s, const struct crash_piece *p)
 	return true;
 }
 
-static size_t settle_event(struct settle *s, struct crash_image *i, uint32_t n,
-			   bool *grows)
+static size_t add_implied_losses(struct implied_losses *s,
+				 struct crash_image *i, uint32_t n, bool *grows)
 {
 	const struct crash_history *h = s->h;
 	const struct crash_step *e = &h->log->events[n];
@@ -320,7 +321,7 @@ static size_t settle_event(struct settle *s, struct crash_image *i, uint32_t n,
 size_t crash_image_settle(const struct crash_history *h, struct crash_image *i)
 {
 	const size_t inodes = h->log->inode_count;
-	struct settle s = {.h = h};
+	struct implied_losses s = {.h = h};
 	bool grows = false;
 	size_t count = 0;
 
@@ -335,7 +336,7 @@ size_t crash_image_settle(const struct crash_history *h, struct crash_image *i)
 		for (size_t k = 0; k < inodes; k++)
 			s.limits[k] = UINT64_MAX;
 		for (size_t n = h->log->base; n <= i->cut; n++)
-			count += settle_event(&s, i, (uint32_t)n, &grows);
+			count += add_implied_losses(&s, i, (uint32_t)n, &grows);
 	}
 	i->zeros &= grows;
 	for (size_t k = h->first_piece[i->cut + 1]; k < h->piece_count; k++)

@@ -93,7 +93,7 @@ struct crash_file *crash_record_find(struct crash_recorder *r,
 	return f;
 }
 
-static bool grow(struct crash_file *f, size_t size)
+static bool reserve_known_bytes(struct crash_file *f, size_t size)
 {
 	const size_t page = CRASH_GROW;
 	const size_t room = (size / page + 1) * page;
@@ -101,12 +101,13 @@ static bool grow(struct crash_file *f, size_t size)
 
 	if (size <= f->room)
 		return true;
-	m = f->known ? mremap(f->known, f->room, room, MREMAP_MAYMOVE)
-		     : mmap(NULL, room, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	m = f->logged_bytes
+		    ? mremap(f->logged_bytes, f->room, room, MREMAP_MAYMOVE)
+		    : mmap(NULL, room, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (m == MAP_FAILED)
 		return false;
-	f->known = m;
+	f->logged_bytes = m;
 	f->room = room;
 	return true;
 }
@@ -119,11 +120,11 @@ static void note_bytes(struct crash_recorder *r, struct crash_file *f,
 	struct crash_step *e;
 	uint64_t data;
 
-	if (!grow(f, offset + len)) {
+	if (!reserve_known_bytes(f, offset + len)) {
 		crash_record_miss(r, "out of memory");
 		return;
 	}
-	memcpy(f->known + offset, buf, len);
+	memcpy(f->logged_bytes + offset, buf, len);
 	if (offset + len > f->size)
 		f->size = offset + len;
 	data = crash_log_bytes(&r->log, buf, len);
@@ -171,12 +172,13 @@ void crash_record_size(struct crash_recorder *r, struct crash_file *f,
 	if (fstat(f->fd, &st) || (size_t)st.st_size == f->size)
 		return;
 	e = record_event(r, CRASH_TRUNCATE, tid);
-	if (!e || !grow(f, (size_t)st.st_size)) {
+	if (!e || !reserve_known_bytes(f, (size_t)st.st_size)) {
 		crash_record_miss(r, "out of memory");
 		return;
 	}
 	if ((size_t)st.st_size < f->size)
-		memset(f->known + st.st_size, 0, f->size - (size_t)st.st_size);
+		memset(f->logged_bytes + st.st_size, 0,
+		       f->size - (size_t)st.st_size);
 	f->size = (size_t)st.st_size;
 	e->inode = f->inode;
 	e->offset = f->size;
@@ -194,7 +196,7 @@ static void compare_block(struct crash_recorder *r, struct crash_file *f,
 	for (size_t i = 0; i < len; i += word) {
 		const size_t n = len - i < word ? len - i : word;
 
-		if (!memcmp(buf + i, f->known + at + i, n))
+		if (!memcmp(buf + i, f->logged_bytes + at + i, n))
 			continue;
 		if (first != SIZE_MAX && i - last > gap) {
 			note_bytes(r, f, tid, kind, buf + first, at + first,
@@ -223,7 +225,7 @@ void crash_record_compare(struct crash_recorder *r, struct crash_file *f,
 
 		if (len > f->size - at)
 			len = f->size - at;
-		if (memcmp(buf, f->known + at, len))
+		if (memcmp(buf, f->logged_bytes + at, len))
 			compare_block(r, f, tid, kind, buf, at, len);
 		at += len;
 	}
@@ -379,8 +381,8 @@ void crash_record_free(struct crash_recorder *r)
 	HASH_ITER(hh, r->files, f, next)
 	{
 		HASH_DEL(r->files, f);
-		if (f->known)
-			munmap(f->known, f->room);
+		if (f->logged_bytes)
+			munmap(f->logged_bytes, f->room);
 		close(f->fd);
 		free(f);
 	}

@@ -24,8 +24,8 @@ struct crash_file {
 	int fd;
 	uint32_t inode;
 	mode_t mode;
-	bool mapped; /* a shared mapping may have stored to it */
-	char *known; /* the bytes that are in the log */
+	bool mapped;	    /* a shared mapping may have stored to it */
+	char *logged_bytes; /* the bytes that are in the log */
 	size_t size, room;
 };
 
@@ -66,7 +66,7 @@ void crash_record_write(struct crash_recorder *r, struct crash_file *f,
 /* Record the file's size, if it has changed. */
 void crash_record_size(struct crash_recorder *r, struct crash_file *f,
 		       pid_t tid);
-/* Record the bytes of a file that differ from f->known. */
+/* Record the bytes of a file that differ from f->logged_bytes. */
 void crash_record_compare(struct crash_recorder *r, struct crash_file *f,
 			  pid_t tid, enum crash_step_kind kind);
 /* Record the stores to all mapped files. */

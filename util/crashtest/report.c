@@ -70,19 +70,19 @@ static bool ends_with(const struct crash_str *s, const char *end)
 	return s->len >= n && !memcmp(s->s + s->len - n, end, n);
 }
 
-static bool is(const struct crash_str *s, const char *word)
+static bool str_is(const struct crash_str *s, const char *word)
 {
 	return s->len == strlen(word) && !memcmp(s->s, word, s->len);
 }
 
 static enum crash_kind kind_of(const struct crash_str *name)
 {
-	if (is(name, "ack"))
+	if (str_is(name, "ack"))
 		return CRASH_ACK;
-	if (is(name, "mark") || !name->len)
+	if (str_is(name, "mark") || !name->len)
 		return CRASH_MARK;
 	/* Such as fsync, fdatasync and msync. */
-	if (is(name, "flush") || ends_with(name, "sync"))
+	if (str_is(name, "flush") || ends_with(name, "sync"))
 		return CRASH_FLUSH;
 	return CRASH_CHANGE;
 }
@@ -123,7 +123,7 @@ bool crash_is_minimal(const json_t *failure)
 }
 
 /* The number of an event; faster than crash_event() in a search. */
-static json_int_t number(const json_t *events, size_t i)
+static json_int_t event_number(const json_t *events, size_t i)
 {
 	return crash_int(json_array_get(events, i), "n", (json_int_t)i);
 }
@@ -132,10 +132,10 @@ size_t crash_event_find(const json_t *events, json_int_t n)
 {
 	size_t count = json_array_size(events);
 
-	if (n >= 0 && (size_t)n < count && number(events, (size_t)n) == n)
+	if (n >= 0 && (size_t)n < count && event_number(events, (size_t)n) == n)
 		return (size_t)n;
 	for (size_t i = 0; i < count; i++)
-		if (number(events, i) == n)
+		if (event_number(events, i) == n)
 			return i;
 	return CRASH_GAP;
 }
@@ -276,7 +276,7 @@ static void add_lane(struct crash_view *v, const struct crash_event *e)
 	v->lane[v->lanes++] = e->target;
 }
 
-static bool loses(const struct crash_column *c)
+static bool column_is_lost(const struct crash_column *c)
 {
 	return c->fate == CRASH_LOST || c->fate == CRASH_TORN;
 }
@@ -288,7 +288,7 @@ static void add_lanes(struct crash_view *v)
 
 	for (int all = 0; all < 2; all++)
 		for (c = v->column; c < end; c++)
-			if (c->i != CRASH_GAP && (all || loses(c)))
+			if (c->i != CRASH_GAP && (all || column_is_lost(c)))
 				add_lane(v, &c->e);
 	for (c = v->column; c < end; c++)
 		c->lane = c->i == CRASH_GAP ? v->lanes : find_lane(v, &c->e);

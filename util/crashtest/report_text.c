@@ -52,7 +52,7 @@ __attribute__((format(printf, 2, 3))) static void addf(struct line *l,
 	add(l, s, strlen(s));
 }
 
-static void end(struct line *l)
+static void end_line(struct line *l)
 {
 	while (l->len && l->text[l->len - 1] == ' ')
 		l->len--;
@@ -65,7 +65,7 @@ static void end(struct line *l)
  * Make the character at s printable ASCII in buf: a terminal would obey control
  * characters of the tested program. Returns the number of bytes read.
  */
-static size_t clean(const struct crash_str *s, size_t at, char buf[16])
+static size_t make_printable(const struct crash_str *s, size_t at, char buf[16])
 {
 	uint32_t c;
 	size_t n = crash_char(s, at, &c);
@@ -88,7 +88,7 @@ static void add_str(struct line *l, struct crash_str s)
 	char buf[16];
 
 	for (size_t i = 0; i < s.len && !l->full;) {
-		i += clean(&s, i, buf);
+		i += make_printable(&s, i, buf);
 		add(l, buf, strlen(buf));
 	}
 }
@@ -119,7 +119,7 @@ static void add_count(struct line *l, const json_t *o, const char *key)
 }
 
 /* Whether the rest of a string fits into a line from a column on. */
-static bool fits(struct crash_str s, size_t i, size_t column)
+static bool fits_line(struct crash_str s, size_t i, size_t column)
 {
 	return s.len - i <= WIDTH - column && !memchr(s.s + i, '\n', s.len - i);
 }
@@ -137,7 +137,7 @@ static void put_command(FILE *out, struct crash_str s)
 		char c = s.s[i];
 
 		if (column >= WIDTH - 3 && !escaped && c != '\n' &&
-		    !fits(s, i, column)) {
+		    !fits_line(s, i, column)) {
 			fputs(single ? "'\\\n'" : "\\\n", out);
 			column = single;
 		}
@@ -156,7 +156,7 @@ static void put_command(FILE *out, struct crash_str s)
 }
 
 /* Whether a command can be shown and copied as it is. */
-static bool plain(struct crash_str s)
+static bool is_printable(struct crash_str s)
 {
 	for (size_t i = 0; i < s.len; i++)
 		if ((s.s[i] < 0x20 && s.s[i] != '\n') || s.s[i] >= 0x7f)
@@ -172,12 +172,12 @@ static void put_repeat(FILE *out, const json_t *failure)
 	if (!repeat.len)
 		return;
 	fputs("\n  the same image again:\n", out);
-	if (plain(repeat)) {
+	if (is_printable(repeat)) {
 		put_command(out, repeat);
 		return;
 	}
 	add_str(&l, repeat);
-	end(&l);
+	end_line(&l);
 	fputs("  (cannot be copied from here: it has characters that a "
 	      "terminal may obey; see the JSON file)\n",
 	      out);
@@ -194,17 +194,17 @@ static void put_wrapped(FILE *out, struct crash_str s)
 		size_t word = 0;
 
 		for (size_t k = i; k < s.len && s.s[k] != ' '; word++)
-			k += clean(&s, k, buf);
-		i += clean(&s, i, buf);
+			k += make_printable(&s, k, buf);
+		i += make_printable(&s, i, buf);
 		if (l.len + strlen(buf) > WIDTH ||
 		    (*buf != ' ' && l.len > 2 && l.text[l.len - 1] == ' ' &&
 		     l.len + word > WIDTH)) {
-			end(&l);
+			end_line(&l);
 			addf(&l, "  ");
 		}
 		add(&l, buf, strlen(buf));
 	}
-	end(&l);
+	end_line(&l);
 }
 
 static bool is_consistency(const json_t *result, struct crash_str verdict)
@@ -243,7 +243,7 @@ static void put_head(FILE *out, const json_t *result)
 	addf(&l, " of ");
 	add_count(&l, images, "checked");
 	addf(&l, " images failed the check");
-	end(&l);
+	end_line(&l);
 	if (reason.len)
 		put_wrapped(out, reason);
 	if (crash_int(result, "killed", 0) > 0)
@@ -262,13 +262,13 @@ static void put_head(FILE *out, const json_t *result)
 		add_str(&l, s);
 		addf(&l, " ");
 	}
-	end(&l);
+	end_line(&l);
 	addf(&l, "  recorded ");
 	add_str(&l, crash_str(result, "mode"));
 	addf(&l, ", %zu events, seed ",
 	     json_array_size(json_object_get(result, "events")));
 	add_count(&l, result, "seed");
-	end(&l);
+	end_line(&l);
 	addf(&l, "  images   ");
 	add_count(&l, images, "made");
 	addf(&l, " made, ");
@@ -277,7 +277,7 @@ static void put_head(FILE *out, const json_t *result)
 	add_count(&l, images, "exhaustive_cuts");
 	addf(&l, " cuts, some at ");
 	add_count(&l, images, "sampled_cuts");
-	end(&l);
+	end_line(&l);
 }
 
 static char sign(const struct crash_column *c)
@@ -324,7 +324,7 @@ static void put_event(FILE *out, const struct crash_view *v, size_t column)
 	add_lanes(&l, v, column);
 	if (c->i == CRASH_GAP) {
 		addf(&l, "  ... events left out");
-		end(&l);
+		end_line(&l);
 		return;
 	}
 	addf(&l, "%6" JSON_INTEGER_FORMAT " %-7s ", c->e.n,
@@ -343,7 +343,7 @@ static void put_event(FILE *out, const struct crash_view *v, size_t column)
 		add_str(&l, c->e.text);
 		addf(&l, "\"");
 	}
-	end(&l);
+	end_line(&l);
 }
 
 static void put_timeline(FILE *out, const struct crash_view *v)
@@ -366,7 +366,7 @@ static void put_timeline(FILE *out, const struct crash_view *v)
 			addf(&l, "all other files");
 		else
 			add_name(&l, v->lane[i], NAME);
-		end(&l);
+		end_line(&l);
 	}
 	for (size_t c = 0; c < v->columns; c++)
 		put_event(out, v, c);
@@ -400,7 +400,7 @@ static void put_lost(FILE *out, const struct crash_view *v)
 			add_count(&l, unit, "length");
 			addf(&l, " bytes");
 		}
-		end(&l);
+		end_line(&l);
 	}
 	if (v->units > LINES)
 		fprintf(out, "    %zu more are in the JSON file\n",
@@ -421,7 +421,7 @@ static void put_output(FILE *out, const json_t *failure)
 		addf(&l, "  the check exited with status ");
 	add_count(&l, failure, "status");
 	addf(&l, s.len ? ":" : " and printed nothing");
-	end(&l);
+	end_line(&l);
 	while (s.len) {
 		const char *nl = memchr(s.s, '\n', s.len);
 		size_t n = nl ? (size_t)(nl - s.s) : s.len;
@@ -432,7 +432,7 @@ static void put_output(FILE *out, const json_t *failure)
 		}
 		addf(&l, "    | ");
 		add_str(&l, (struct crash_str){s.s, n});
-		end(&l);
+		end_line(&l);
 		n += nl ? 1 : 0;
 		s.s += n;
 		s.len -= n;
@@ -449,7 +449,7 @@ static void put_failure(FILE *out, const json_t *result, const json_t *failure,
 	fputc('\n', out);
 	addf(&l, "failure %zu: power cut after event ", nth);
 	add_count(&l, failure, "cut");
-	end(&l);
+	end_line(&l);
 	if (crash_view_make(result, failure, &v)) {
 		fputs("  no memory for its timeline\n", out);
 		return;
@@ -464,7 +464,7 @@ static void put_failure(FILE *out, const json_t *result, const json_t *failure,
 		add_str(&l, last);
 		addf(&l, "\"");
 	}
-	end(&l);
+	end_line(&l);
 	if (json_is_false(json_object_get(failure, "stable")))
 		fputs("  not every run of the check failed on this image\n",
 		      out);

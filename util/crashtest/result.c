@@ -51,7 +51,7 @@ static json_t *event_text(const struct crash_log *l, const struct crash_step *e)
 }
 
 /* The number of an event, counted from the first event of COMMAND. */
-static json_int_t number(const struct crash_history *h, uint32_t event)
+static json_int_t event_number(const struct crash_history *h, uint32_t event)
 {
 	return (json_int_t)event - (json_int_t)h->log->base;
 }
@@ -67,12 +67,12 @@ static json_t *event_json(const struct crash_history *h, uint32_t n)
 
 	return json_pack(
 		"{s:I, s:I, s:i, s:s, s:o, s:I, s:I, s:o, s:o}", "n",
-		number(h, n), "t_us", (json_int_t)e->t_us, "pid", e->pid,
+		event_number(h, n), "t_us", (json_int_t)e->t_us, "pid", e->pid,
 		"kind", kinds[e->kind], "target", text_at(l, e->target),
 		"offset", (json_int_t)e->offset, "length", (json_int_t)length,
 		"text", event_text(l, e), "durable_at",
 		durable == CRASH_NONE ? json_null()
-				      : json_integer(number(h, durable)));
+				      : json_integer(event_number(h, durable)));
 }
 
 /* The program's events; the state at the start is not among them. */
@@ -88,9 +88,9 @@ static json_t *events_json(const struct crash_history *h)
 static json_t *lost_json(const struct crash_history *h, uint32_t event,
 			 const char *unit, uint64_t offset, uint64_t length)
 {
-	return json_pack("{s:I, s:s, s:I, s:I}", "event", number(h, event),
-			 "unit", unit, "offset", (json_int_t)offset, "length",
-			 (json_int_t)length);
+	return json_pack("{s:I, s:s, s:I, s:I}", "event",
+			 event_number(h, event), "unit", unit, "offset",
+			 (json_int_t)offset, "length", (json_int_t)length);
 }
 
 static const char *unit_of(const struct crash_piece *p, uint64_t length)
@@ -160,7 +160,7 @@ static json_t *failures_json(const struct crash_outcome *r)
 		list,
 		json_pack("{s:I, s:o, s:I, s:i, s:o, s:i, s:b, s:o, s:o, s:b, "
 			  "s:b}",
-			  "cut", number(h, job->image.cut), "lost",
+			  "cut", event_number(h, job->image.cut), "lost",
 			  all_lost_json(h, &job->image), "kept",
 			  (json_int_t)r->shrunk->kept, "acknowledged",
 			  h->acks[job->image.cut], "last_acknowledged",

@@ -16,7 +16,7 @@ struct cut {
 	uint32_t event;
 	uint32_t low, high; /* operations on metadata: durable, made */
 	bool visited;
-	bool all; /* every image was visited */
+	bool all_visited; /* every image was visited */
 };
 
 struct sampling {
@@ -85,7 +85,7 @@ static bool is_done(const struct sampling *w)
 	return w->s->distinct >= w->limit;
 }
 
-static size_t settle(struct sampling *w)
+static size_t complete_image(struct sampling *w)
 {
 	const size_t lost = crash_image_settle(w->s->history, &w->image);
 
@@ -98,7 +98,7 @@ static void visit(struct sampling *w)
 {
 	struct crash_sample *s = w->s;
 
-	if (settle(w) == CRASH_NO_MEMORY)
+	if (complete_image(w) == CRASH_NO_MEMORY)
 		return;
 	s->made++;
 	s->distinct += s->visit(s->arg, &w->image);
@@ -108,7 +108,8 @@ static void visit(struct sampling *w)
 static void visit_zeros(struct sampling *w)
 {
 	w->image.zeros = true;
-	if (settle(w) != CRASH_NO_MEMORY && w->image.zeros && !is_done(w))
+	if (complete_image(w) != CRASH_NO_MEMORY && w->image.zeros &&
+	    !is_done(w))
 		visit(w);
 }
 
@@ -133,8 +134,8 @@ static uint64_t count_choices(struct sampling *w, const struct cut *c)
 }
 
 /*
- * Visit each combination of lost pieces once: skip those to which settling adds
- * a piece, since they equal another combination.
+ * Visit each combination of lost pieces once. Skip a combination to which
+ * complete_image() adds a piece, because another one gives the same image.
  */
 static void visit_all(struct sampling *w, struct cut *c)
 {
@@ -151,12 +152,12 @@ static void visit_all(struct sampling *w, struct cut *c)
 					crash_set(w->image.lost, w->open[i]);
 					lost++;
 				}
-			if (settle(w) == lost) {
+			if (complete_image(w) == lost) {
 				visit(w);
 				visit_zeros(w);
 			}
 		}
-	c->all = true;
+	c->all_visited = true;
 }
 
 uint64_t crash_sample_all(struct crash_sample *s, uint32_t cut)
@@ -340,7 +341,7 @@ static void visit_first(struct sampling *w, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		for (unsigned int k = ALL_LOST; k <= DATA_LOST; k++)
-			if (!is_done(w) && !w->cuts[i].all)
+			if (!is_done(w) && !w->cuts[i].all_visited)
 				visit_pattern(w, &w->cuts[i], (enum pattern)k);
 }
 
@@ -351,7 +352,7 @@ static void visit_others(struct sampling *w, size_t n)
 
 	for (size_t round = 0; round < kinds; round++)
 		for (size_t i = 0; i < n && !is_done(w); i++)
-			if (!w->cuts[i].all)
+			if (!w->cuts[i].all_visited)
 				visit_pattern(w, &w->cuts[i],
 					      META_LOST + (round + i) % kinds);
 }
@@ -359,7 +360,7 @@ static void visit_others(struct sampling *w, size_t n)
 static void visit_few(struct sampling *w, size_t n)
 {
 	for (size_t i = 0; i < n && !is_done(w); i++)
-		if (!w->cuts[i].all &&
+		if (!w->cuts[i].all_visited &&
 		    count_choices(w, &w->cuts[i]) <= 16 + w->s->images / n)
 			visit_all(w, &w->cuts[i]);
 }
@@ -371,7 +372,7 @@ static void visit_randoms(struct sampling *w, size_t n)
 	size_t count = 0;
 
 	for (size_t i = 0; some && i < n; i++)
-		if (!w->cuts[i].all)
+		if (!w->cuts[i].all_visited)
 			some[count++] = i;
 	while (count && !is_done(w) && w->s->made < end)
 		visit_random(w, &w->cuts[some[next_random(w) % count]]);
@@ -422,8 +423,8 @@ int crash_sample_run(struct crash_sample *s)
 	if (ok)
 		visit_shares(&w);
 	for (size_t i = 0; i < w.cut_count; i++) {
-		s->exhaustive_cuts += w.cuts[i].all;
-		s->sampled_cuts += w.cuts[i].visited && !w.cuts[i].all;
+		s->exhaustive_cuts += w.cuts[i].all_visited;
+		s->sampled_cuts += w.cuts[i].visited && !w.cuts[i].all_visited;
 	}
 	finish(&w);
 	return ok && !w.failed ? 0 : -ENOMEM;

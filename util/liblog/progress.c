@@ -30,7 +30,8 @@ static bool is_written(const struct log_write *w)
  * have at most LOG_GATHER bytes; only the first, if there is no memory. Returns
  * the last of them; *len: bytes of all.
  */
-static struct log_write *join_waiting(struct rpmem_log *log, uint64_t *len)
+static struct log_write *join_waiting_writes(struct rpmem_log *log,
+					     uint64_t *len)
 {
 	struct log_write *const first = log->first_waiting, *last = first, *w;
 	unsigned char *to;
@@ -56,13 +57,13 @@ static struct log_write *join_waiting(struct rpmem_log *log, uint64_t *len)
 }
 
 /* Returns 0, or -EIO: the pool has refused the write, which ends the log. */
-static int post_waiting(struct rpmem_log *log)
+static int post_waiting_writes(struct rpmem_log *log)
 {
 	struct log_write *w = log->first_waiting, *last;
 	const uint64_t offset = w->offset;
 	uint64_t len;
 
-	last = join_waiting(log, &len);
+	last = join_waiting_writes(log, &len);
 	last->post.kind = LOG_POST_WRITE;
 	last->post.op = (struct rpmem_pool_op){
 		.type = RPMEM_POOL_WRITE,
@@ -91,11 +92,12 @@ static bool may_post(const struct rpmem_log *log)
 static void post_writes(struct rpmem_log *log)
 {
 	while (log->first_waiting && !log->failed && may_post(log))
-		if (post_waiting(log))
+		if (post_waiting_writes(log))
 			log_fail(log, -EIO, rpmem_pool_error());
 }
 
-static void complete(struct rpmem_log *log, struct log_write *w, int result)
+static void complete_write(struct rpmem_log *log, struct log_write *w,
+			   int result)
 {
 	TAILQ_REMOVE(&log->writes, w, link);
 	log->out -= w->len;
@@ -122,7 +124,7 @@ static void complete_durable(struct rpmem_log *log)
 	while ((w = TAILQ_FIRST(&log->writes)) && is_written(w) &&
 	       (!has_tail(log) || w->end <= log->stored)) {
 		log->durable = w->end;
-		complete(log, w, 0);
+		complete_write(log, w, 0);
 	}
 }
 
@@ -138,7 +140,7 @@ static void complete_all_failed(struct rpmem_log *log)
 	log->waiting_bytes = 0;
 	while ((w = TAILQ_FIRST(&log->writes)) &&
 	       (!w->carrier || is_written(w)))
-		complete(log, w, log->failed);
+		complete_write(log, w, log->failed);
 }
 
 void log_fail(struct rpmem_log *log, int ret, const char *error)

@@ -71,7 +71,8 @@ static void leg_range(const struct group_leg *leg, uint64_t *offset,
 	*len = changes ? leg->op.len : 0;
 }
 
-static bool overlaps(const struct group_leg *leg, uint64_t offset, uint64_t len)
+static bool leg_overlaps(const struct group_leg *leg, uint64_t offset,
+			 uint64_t len)
 {
 	uint64_t at, n;
 
@@ -79,13 +80,13 @@ static bool overlaps(const struct group_leg *leg, uint64_t offset, uint64_t len)
 	return n && len && at < offset + len && offset < at + n;
 }
 
-static bool any_overlaps(const struct group_legs *list, uint64_t offset,
-			 uint64_t len)
+static bool any_leg_overlaps(const struct group_legs *list, uint64_t offset,
+			     uint64_t len)
 {
 	const struct group_leg *leg;
 
 	TAILQ_FOREACH (leg, list, link)
-		if (overlaps(leg, offset, len))
+		if (leg_overlaps(leg, offset, len))
 			return true;
 	return false;
 }
@@ -95,8 +96,8 @@ bool member_has_all(const struct group *g, unsigned int member, uint64_t offset,
 {
 	const struct group_member *m = &g->members[member];
 
-	return !any_overlaps(&m->queue, offset, len) &&
-	       !any_overlaps(&m->out, offset, len);
+	return !any_leg_overlaps(&m->queue, offset, len) &&
+	       !any_leg_overlaps(&m->out, offset, len);
 }
 
 void leg_add(struct group *g, unsigned int member, struct group_leg *leg)
@@ -153,7 +154,7 @@ static bool out_overlaps(struct group_member *m, uint64_t offset, uint64_t len)
 			continue;
 		first = at < first ? at : first;
 		end = at + n > end ? at + n : end;
-		any |= overlaps(leg, offset, len);
+		any |= leg_overlaps(leg, offset, len);
 	}
 	m->out_first = first;
 	m->out_end = end;
@@ -602,10 +603,12 @@ static void start_read(struct group *g, struct group_op *o)
 			continue;
 		TAILQ_FOREACH (leg, &m->queue, link)
 			lags |= leg->of && leg->of->complete &&
-				overlaps(leg, GROUP_AREA + o->offset, o->len);
+				leg_overlaps(leg, GROUP_AREA + o->offset,
+					     o->len);
 		TAILQ_FOREACH (leg, &m->out, link)
 			lags |= leg->of && leg->of->complete &&
-				overlaps(leg, GROUP_AREA + o->offset, o->len);
+				leg_overlaps(leg, GROUP_AREA + o->offset,
+					     o->len);
 		if (lags)
 			continue;
 		leg = leg_new(LEG_READ, 0);

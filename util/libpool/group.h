@@ -205,12 +205,12 @@ struct group {
 	const char *error;
 	struct group_super super;
 	uint64_t epoch;
-	uint64_t given;	 /* epoch that the caller gave, or 0 */
-	uint64_t full;	 /* the greatest `full` of the members */
-	bool full_sent;	 /* the epoch of this writer was sent as `full` */
-	bool founds;	 /* no member had an epoch when the group was opened */
-	bool keeps_bits; /* a replaced pool has the epoch: clear no bits */
-	char stale[200]; /* error: `given` is not above a member's epoch */
+	uint64_t given;	   /* epoch that the caller gave, or 0 */
+	uint64_t full;	   /* the greatest `full` of the members */
+	bool full_sent;	   /* the epoch of this writer was sent as `full` */
+	bool founds_group; /* no member had an epoch at the opening */
+	bool keeps_bits;   /* a replaced pool has the epoch: clear no bits */
+	char stale[200];   /* error: `given` is not above a member's epoch */
 	uint64_t now, grace_until; /* ms */
 	uint64_t looked;	   /* time of the last check of deadlines */
 	bool changed; /* reports came since operations were completed */

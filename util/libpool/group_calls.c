@@ -107,7 +107,7 @@ void pool_group_query(struct rpmem_pool *p, struct rpmem_pool_info *info)
 	for (unsigned int i = 0; i < pg->g.n; i++) {
 		one.size = sizeof(one);
 		if (pg->g.members[i].state != MEMBER_CURRENT ||
-		    rpmem_pool_query(pg->places[i].pool, &one))
+		    rpmem_pool_query(pg->pools[i].pool, &one))
 			continue;
 		info->reconnects += one.reconnects;
 		info->kept = one.kept > info->kept ? one.kept : info->kept;
@@ -149,7 +149,7 @@ int pool_group_member(struct rpmem_pool *p, unsigned int index,
 		return -ENOENT;
 	m = &pg->g.members[index];
 	pthread_mutex_lock(&p->lock);
-	member->where = pg->places[index].where;
+	member->where = pg->pools[index].where;
 	member->left = m->backlog + group_copy_left(&pg->g, index);
 	member->error = m->error;
 	if (m->state == MEMBER_AWAY)
@@ -161,7 +161,7 @@ int pool_group_member(struct rpmem_pool *p, unsigned int index,
 	else
 		member->state = RPMEM_POOL_LAGGING;
 	lost = m->state == MEMBER_AWAY ? NULL
-				       : lost_reason(pg->places[index].pool);
+				       : lost_reason(pg->pools[index].pool);
 	if (lost)
 		member->error = pool_group_text(pg, index, lost);
 	pthread_mutex_unlock(&p->lock);

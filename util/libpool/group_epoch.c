@@ -49,7 +49,7 @@ int group_init(struct group *g, unsigned int n, unsigned int k,
 	return 0;
 }
 
-static unsigned int needed(const struct group *g)
+static unsigned int members_needed(const struct group *g)
 {
 	const unsigned int others = g->n - g->k + 1;
 
@@ -60,7 +60,7 @@ static unsigned int needed(const struct group *g)
  * Whether enough members know the newest commit. A pool that replaces a lost
  * member does not, and counts once all chunks have been copied to it.
  */
-static bool enough(const struct group *g, enum member_state from)
+static bool has_enough_members(const struct group *g, enum member_state from)
 {
 	unsigned int known = 0;
 	bool founded = false;
@@ -76,7 +76,7 @@ static bool enough(const struct group *g, enum member_state from)
 	/* No epoch: all n members create a group, unless `full` shows one. */
 	if (!founded)
 		return !g->full && group_count(g, from) == g->n;
-	return known > g->n - g->k && group_count(g, from) >= needed(g);
+	return known > g->n - g->k && group_count(g, from) >= members_needed(g);
 }
 
 static void take_super(struct group *g)
@@ -100,7 +100,7 @@ static void take_super(struct group *g)
 		g->super.chunk *= 2;
 }
 
-static uint64_t newest(const struct group_state *is)
+static uint64_t newest_epoch(const struct group_state *is)
 {
 	return is->promised > is->epoch ? is->promised : is->epoch;
 }
@@ -112,7 +112,7 @@ static uint64_t newest(const struct group_state *is)
 static bool is_stale(struct group *g, unsigned int member,
 		     const struct group_state *is)
 {
-	const uint64_t seen = newest(is);
+	const uint64_t seen = newest_epoch(is);
 
 	if (!g->given || seen < g->given ||
 	    (seen == g->given && g->phase > GROUP_LOOKING))
@@ -142,10 +142,10 @@ int group_look(struct group *g, unsigned int member,
 		return 0;
 	if (is_stale(g, member, &is))
 		return -ESTALE;
-	if (g->phase == GROUP_LOOKING || newest(&is) < g->epoch)
+	if (g->phase == GROUP_LOOKING || newest_epoch(&is) < g->epoch)
 		return 0;
 	/* Another client can have chosen the same epoch. */
-	if (newest(&is) > g->epoch)
+	if (newest_epoch(&is) > g->epoch)
 		group_end(g, -ESTALE, group_displaced);
 	else if (g->phase == GROUP_PROMISING)
 		group_end(g, -EAGAIN, group_lost_one);
@@ -173,7 +173,7 @@ static void clear_former_epochs(struct group *g)
 	}
 }
 
-static void look(struct group *g)
+static void choose_epoch(struct group *g)
 {
 	bool all = true, founded = false;
 
@@ -182,7 +182,7 @@ static void look(struct group *g)
 		all &= g->members[i].tried &&
 		       (g->members[i].state == MEMBER_AWAY ||
 			g->members[i].state >= MEMBER_SEEN);
-	if (!enough(g, MEMBER_SEEN)) {
+	if (!has_enough_members(g, MEMBER_SEEN)) {
 		if (group_count(g, MEMBER_SEEN) == g->n)
 			group_end(g, -ENODATA, group_lost);
 		return;
@@ -199,13 +199,13 @@ static void look(struct group *g)
 		if (is_stale(g, i, &m->disk))
 			return;
 		founded |= m->disk.epoch > 0;
-		if (newest(&m->disk) >= g->epoch)
-			g->epoch = newest(&m->disk) + 1;
+		if (newest_epoch(&m->disk) >= g->epoch)
+			g->epoch = newest_epoch(&m->disk) + 1;
 	}
 	if (g->given)
 		g->epoch = g->given;
 	take_super(g);
-	g->super.founder = g->founds = !founded;
+	g->super.founder = g->founds_group = !founded;
 	g->phase = GROUP_PROMISING;
 }
 
@@ -214,7 +214,7 @@ static void choose_source(struct group *g)
 {
 	unsigned int best = 0;
 
-	if (!enough(g, MEMBER_PROMISED))
+	if (!has_enough_members(g, MEMBER_PROMISED))
 		return;
 	for (unsigned int i = 0; i < g->n; i++) {
 		const struct group_member *m = &g->members[i];
@@ -277,7 +277,7 @@ void group_run(struct group *g, uint64_t now)
 		return;
 	group_throttle_update(g);
 	if (g->phase == GROUP_LOOKING)
-		look(g);
+		choose_epoch(g);
 	for (unsigned int i = 0; i < g->n; i++)
 		member_step(g, i);
 	if (g->phase == GROUP_PROMISING)

@@ -159,7 +159,7 @@ static void set_state(struct group *g, unsigned int member,
  * member gets the group's identity. Of two clients that create a group, the one
  * that has lost a member to the other fails at this step.
  */
-static void mark(struct group *g, unsigned int member)
+static void write_magic(struct group *g, unsigned int member)
 {
 	unsigned char super[GROUP_SUPER];
 
@@ -250,7 +250,7 @@ static void resume_copy(struct group *g, unsigned int member)
 	struct group_member *m = &g->members[member];
 	uint64_t c;
 
-	m->copied = !g->founds && m->disk.copied_epoch > g->full
+	m->copied = !g->founds_group && m->disk.copied_epoch > g->full
 			    ? m->disk.copied
 			    : 0;
 	for (c = m->copied; c % 8; c++)
@@ -267,7 +267,7 @@ static void keep_copied(struct group *g, unsigned int member)
 {
 	struct group_member *m = &g->members[member];
 
-	if (g->founds || m->copy_next <= m->copied)
+	if (g->founds_group || m->copy_next <= m->copied)
 		return;
 	m->copied = m->copy_next;
 	add_store(g, member, LEG_COPIED, GROUP_COPIED_AT,
@@ -517,7 +517,7 @@ void member_step(struct group *g, unsigned int member)
 		if (m->disk.epoch)
 			promise(g, member);
 		else
-			mark(g, member);
+			write_magic(g, member);
 		break;
 	case MEMBER_MARKED:
 		if (!g->super.founder || group_count(g, MEMBER_MARKED) == g->n)

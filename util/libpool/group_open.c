@@ -51,10 +51,10 @@ void pool_group_close(struct rpmem_pool *p)
 	if (pg->background_runs)
 		pthread_join(pg->background, NULL);
 	for (unsigned int i = 0; i < GROUP_MEMBERS; i++) {
-		if (pg->places[i].thread_runs)
-			pthread_join(pg->places[i].thread, NULL);
-		rpmem_pool_close(pg->places[i].pool);
-		free(pg->places[i].where);
+		if (pg->pools[i].thread_runs)
+			pthread_join(pg->pools[i].thread, NULL);
+		rpmem_pool_close(pg->pools[i].pool);
+		free(pg->pools[i].where);
 	}
 	if (pg->started)
 		group_fini(&pg->g);
@@ -97,7 +97,7 @@ static int parse_setting(struct pool_group *pg, const char *s, unsigned int *k)
 		(int)len, s);
 }
 
-/* Split "PLACE,PLACE,...;k=N;epoch=N" into pg->places. */
+/* Split "PLACE,PLACE,...;k=N;epoch=N" into pg->pools. */
 static int parse(struct pool_group *pg, const char *where, unsigned int *k)
 {
 	const char *end = where + strcspn(where, ";");
@@ -124,15 +124,15 @@ static int parse(struct pool_group *pg, const char *where, unsigned int *k)
 					  "'%s' names an empty member; give "
 					  "HOST:POOL,HOST:POOL,...",
 					  where);
-		pg->places[n].where = strndup(s, len);
-		if (!pg->places[n].where)
+		pg->pools[n].where = strndup(s, len);
+		if (!pg->pools[n].where)
 			return pool_error(-ENOMEM, "out of memory");
 		for (unsigned int i = 0; i < n; i++)
-			if (!strcmp(pg->places[i].where, pg->places[n].where))
+			if (!strcmp(pg->pools[i].where, pg->pools[n].where))
 				return pool_error(-EINVAL,
 						  "'%s' is given twice; name "
 						  "each member once",
-						  pg->places[n].where);
+						  pg->pools[n].where);
 		s += len + 1;
 	}
 	if (!*k)
@@ -185,7 +185,7 @@ static int not_open(struct pool_group *pg)
 					  "member %s of the group has not "
 					  "replied; check fi_rpmemd and its "
 					  "disk there",
-					  pg->places[i].where);
+					  pg->pools[i].where);
 	return pool_error(-ETIMEDOUT,
 			  "group '%s' is not open yet: open it again",
 			  pg->p->name);

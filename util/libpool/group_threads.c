@@ -21,7 +21,7 @@ static int submit(void *arg, unsigned int member, struct rpmem_pool_op *op)
 {
 	struct pool_group *pg = arg;
 
-	return rpmem_pool_submit(pg->places[member].pool, op);
+	return rpmem_pool_submit(pg->pools[member].pool, op);
 }
 
 void pool_group_wake(struct pool_group *pg)
@@ -34,7 +34,7 @@ static void reopen(void *arg, unsigned int member)
 {
 	struct pool_group *pg = arg;
 
-	pg->places[member].reopen = true;
+	pg->pools[member].reopen = true;
 	pthread_cond_broadcast(&pg->changed);
 }
 
@@ -45,7 +45,7 @@ const char *pool_group_text(struct pool_group *pg, unsigned int member,
 	char text[RP_ERR_LEN];
 
 	snprintf(text, sizeof(text), "member %s of the group: %s",
-		 pg->places[member].where, cause);
+		 pg->pools[member].where, cause);
 	return pool_text(pg->p, text);
 }
 
@@ -54,8 +54,8 @@ static const char *text(void *arg, unsigned int member, const char *cause)
 	return pool_group_text(arg, member, cause);
 }
 
-static void completed(void *arg, struct rpmem_pool_op *op, int ret,
-		      const char *error)
+static void group_op_done(void *arg, struct rpmem_pool_op *op, int ret,
+			  const char *error)
 {
 	struct pool_group *pg = arg;
 	struct call *c;
@@ -165,7 +165,7 @@ static int check_given_once(struct member_pool *m,
 	memcpy(m->uuid, pool->now.ex.uuid, sizeof(m->uuid));
 	m->part = pool->part;
 	for (unsigned int i = 0; i < pg->g.n; i++) {
-		const struct member_pool *o = &pg->places[i];
+		const struct member_pool *o = &pg->pools[i];
 
 		if (o != m && o->pool && o->part == m->part &&
 		    !memcmp(o->uuid, m->uuid, sizeof(m->uuid)))
@@ -247,7 +247,7 @@ bool pool_group_collect(struct pool_group *pg)
 	bool any = false;
 
 	for (unsigned int i = 0; i < pg->g.n; i++) {
-		const struct member_pool *m = &pg->places[i];
+		const struct member_pool *m = &pg->pools[i];
 		int n = m->pool ? rpmem_pool_poll(m->pool, done, 32, 0) : 0;
 
 		any |= n > 0;
@@ -263,7 +263,7 @@ bool pool_group_collect(struct pool_group *pg)
  * One round of progress, by the thread that has set pg->polling: wait up to ms
  * for completions at members, without the lock.
  */
-static void step(struct pool_group *pg, int ms)
+static void poll_members(struct pool_group *pg, int ms)
 {
 	struct pollfd fds[GROUP_MEMBERS + 1] = {
 		{.fd = pg->wake, .events = POLLIN}};
@@ -273,10 +273,10 @@ static void step(struct pool_group *pg, int ms)
 	if (pool_group_collect(pg) || !ms)
 		return;
 	for (unsigned int i = 0; i < pg->g.n; i++) {
-		if (!pg->places[i].pool || pg->places[i].reopen)
+		if (!pg->pools[i].pool || pg->pools[i].reopen)
 			continue;
 		fds[n].events = POLLIN;
-		n += pool_trywait(pg->places[i].pool, &fds[n].fd, &ms);
+		n += pool_trywait(pg->pools[i].pool, &fds[n].fd, &ms);
 	}
 	pthread_mutex_unlock(&pg->p->lock);
 	if (ms)
@@ -294,7 +294,7 @@ void pool_group_progress(struct pool_group *pg, int ms)
 		return;
 	}
 	pg->polling = true;
-	step(pg, ms);
+	poll_members(pg, ms);
 	pg->polling = false;
 	/* Another thread may be waiting to poll. */
 	pthread_cond_broadcast(&pg->changed);
@@ -355,10 +355,10 @@ int pool_group_start(struct pool_group *pg, unsigned int k)
 		ret = pool_error(-ENOMEM, "out of memory");
 	pg->g.timeout_ms = 1000ull * (pg->attr.timeout ? pg->attr.timeout
 						       : POOL_TIMEOUT_S);
-	pg->g.completed = completed;
+	pg->g.completed = group_op_done;
 	pg->g.given = pg->given;
 	for (unsigned int i = 0; !ret && i < n; i++) {
-		struct member_pool *m = &pg->places[i];
+		struct member_pool *m = &pg->pools[i];
 
 		m->of = pg;
 		m->index = i;

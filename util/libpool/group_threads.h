@@ -41,7 +41,7 @@ struct pool_group {
 	struct rpmem_pool_attr attr;
 	uint64_t owner; /* number by which all daemons know this client */
 	uint64_t given; /* epoch from the name, or 0 */
-	struct member_pool places[GROUP_MEMBERS];
+	struct member_pool pools[GROUP_MEMBERS];
 	LIST_HEAD(, call) calls;
 	struct rpmem_pool_op **done; /* completed, oldest first */
 	size_t ndone, nout, size;    /* nout: submitted and not in done */

@@ -74,7 +74,7 @@ int pool_copy_attr(struct rpmem_pool_attr *a,
 
 static int parse_attr(struct rpmem_pool *p, const struct rpmem_pool_attr *attr)
 {
-	static const enum fi_rpmem_class classes[] = {
+	static const enum fi_rpmem_class fabric_classes[] = {
 		[RPMEM_POOL_POWER] = FI_RPMEM_CLASS_POWER,
 		[RPMEM_POOL_PROCESS] = FI_RPMEM_CLASS_PROCESS,
 		[RPMEM_POOL_NONE] = FI_RPMEM_CLASS_NONE,
@@ -87,7 +87,7 @@ static int parse_attr(struct rpmem_pool *p, const struct rpmem_pool_attr *attr)
 	if ((unsigned int)a.required > RPMEM_POOL_NONE)
 		return pool_error(-EINVAL, "%d is no failure class",
 				  (int)a.required);
-	p->required = classes[a.required];
+	p->required = fabric_classes[a.required];
 	if (a.exclusive < 0 || a.exclusive > RPMEM_POOL_OBSERVE)
 		return pool_error(-EINVAL,
 				  "attr->exclusive is %d; give 0, "

@@ -62,7 +62,7 @@ static void out_down(struct peer *p)
 	drop_waiting(p, 0);
 }
 
-static void written(uv_write_t *w, int status)
+static void frame_write_done(uv_write_t *w, int status)
 {
 	struct frame *f = (struct frame *)w;
 	struct peer *p = f->peer;
@@ -78,7 +78,7 @@ static void write_frame(struct peer *p, struct frame *f)
 {
 	uv_buf_t buf = uv_buf_init((char *)f->bytes, (unsigned int)f->len);
 
-	if (uv_write(&f->write, p->stream, &buf, 1, written)) {
+	if (uv_write(&f->write, p->stream, &buf, 1, frame_write_done)) {
 		finish(p, f, RAFT_IOERR);
 		out_down(p);
 	}
@@ -124,8 +124,8 @@ static void say_hello(struct peer *p)
 	write_frame(p, f);
 }
 
-static void connected(struct raft_uv_connect *req, uv_stream_t *stream,
-		      int status)
+static void peer_connect_done(struct raft_uv_connect *req, uv_stream_t *stream,
+			      int status)
 {
 	struct peer *p = req->data;
 	struct backend *b = p->b;
@@ -204,8 +204,9 @@ void net_send(struct peer *p, struct frame *f)
 	b->busy++;
 	/* A transport may use the address until the callback. */
 	p->dialed = strdup(p->address);
-	if (p->dialed && !b->transport->connect(b->transport, &p->connect,
-						p->id, p->dialed, connected))
+	if (p->dialed &&
+	    !b->transport->connect(b->transport, &p->connect, p->id, p->dialed,
+				   peer_connect_done))
 		return;
 	free(p->dialed);
 	p->dialed = NULL;
@@ -214,7 +215,7 @@ void net_send(struct peer *p, struct frame *f)
 	drop_waiting(p, 0);
 }
 
-static void in_closed(uv_handle_t *h)
+static void incoming_closed(uv_handle_t *h)
 {
 	struct incoming *in = h->data;
 	struct backend *b = in->peer->b;
@@ -226,16 +227,16 @@ static void in_closed(uv_handle_t *h)
 	backend_idle(b);
 }
 
-static void in_close(struct incoming *in)
+static void incoming_close(struct incoming *in)
 {
 	if (uv_is_closing((uv_handle_t *)in->stream))
 		return;
 	TAILQ_REMOVE(&in->peer->b->incoming, in, link);
-	uv_close((uv_handle_t *)in->stream, in_closed);
+	uv_close((uv_handle_t *)in->stream, incoming_closed);
 }
 
 /* Give a buffer for the rest of the frame, or for a part of the next one. */
-static void alloc_in(uv_handle_t *h, size_t size, uv_buf_t *buf)
+static void incoming_alloc(uv_handle_t *h, size_t size, uv_buf_t *buf)
 {
 	struct incoming *in = h->data;
 	struct wire_head head = {0};
@@ -269,7 +270,7 @@ static void hello(struct incoming *in, const struct wire_head *h,
 	ring_hello(p, h, message);
 }
 
-static void read_in(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
+static void incoming_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 {
 	struct incoming *in = stream->data;
 	struct wire_head h;
@@ -295,12 +296,12 @@ static void read_in(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 	if (at && in->len)
 		memmove(in->buf, in->buf + at, in->len);
 	if (ret)
-		in_close(in);
+		incoming_close(in);
 }
 
 /* Accept a peer's connection; older ones are closed and not read any more. */
-static void accepted(struct raft_uv_transport *t, raft_id id,
-		     const char *address, uv_stream_t *stream)
+static void incoming_accept(struct raft_uv_transport *t, raft_id id,
+			    const char *address, uv_stream_t *stream)
 {
 	struct backend *b = t->data; /* NULL: this raft_io is closed */
 	struct peer *p = b && !b->closing ? net_peer(b, id, address) : NULL;
@@ -314,7 +315,7 @@ static void accepted(struct raft_uv_transport *t, raft_id id,
 	for (old = TAILQ_FIRST(&b->incoming); old; old = next) {
 		next = TAILQ_NEXT(old, link);
 		if (old->peer == p)
-			in_close(old);
+			incoming_close(old);
 	}
 	in->peer = p;
 	in->stream = stream;
@@ -322,13 +323,14 @@ static void accepted(struct raft_uv_transport *t, raft_id id,
 	b->busy++;
 	TAILQ_INSERT_TAIL(&b->incoming, in, link);
 	set_nodelay(stream);
-	if (uv_read_start(stream, alloc_in, read_in))
-		in_close(in);
+	if (uv_read_start(stream, incoming_alloc, incoming_read))
+		incoming_close(in);
 }
 
 int net_listen(struct backend *b)
 {
-	return net_address(b, b->transport->listen(b->transport, accepted));
+	return net_address(b,
+			   b->transport->listen(b->transport, incoming_accept));
 }
 
 int net_address(struct backend *b, int ret)
@@ -356,7 +358,7 @@ void net_close(struct backend *b)
 	struct peer *p;
 
 	while ((in = TAILQ_FIRST(&b->incoming)))
-		in_close(in);
+		incoming_close(in);
 	TAILQ_FOREACH (p, &b->peers, link)
 		if (p->out != OUT_CONNECTING)
 			out_down(p);

@@ -208,20 +208,20 @@ static int read_all(struct store *st, struct rpmem_log *log, struct replay *rp,
 	return ret;
 }
 
-static void stored(struct job *job, int result)
+static void save_result(struct job *job, int result)
 {
 	*(int *)job->arg = result;
 }
 
 /* Write the entries that only the ring has to the log of the server. */
-static int store_rest(struct store *st, const struct replay *rp,
-		      raft_index from)
+static int store_ring_entries(struct store *st, const struct replay *rp,
+			      raft_index from)
 {
 	int ret = 0, result = 0;
 
 	for (st->next = from; !ret && !result && from - st->first < rp->n;
 	     from++) {
-		struct job job = {.done = stored, .arg = &result};
+		struct job job = {.done = save_result, .arg = &result};
 
 		ret = store_append(st, &rp->entries[from - st->first], 1, &job);
 		if (!ret)
@@ -249,7 +249,7 @@ int store_replay(struct store *st, struct rpmem_log *ring, struct replay *rp)
 	if (!ret && ring)
 		ret = read_all(st, ring, rp, &from);
 	if (!ret && from != UINT64_MAX)
-		ret = store_rest(st, rp, from);
+		ret = store_ring_entries(st, rp, from);
 	if (!ret && ring) {
 		ret = rpmem_log_query(ring, &info);
 		if (!ret && info.head != info.tail)

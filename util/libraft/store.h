@@ -76,7 +76,10 @@ int store_claim(struct store *st, const char *where, raft_id server,
 		bool take_over);
 /* Store a term and a vote. On 0 these and all earlier entries are durable. */
 int store_term(struct store *st, raft_term term, raft_id vote);
-/* Append entries. The store owns the job until done(): they are durable. */
+/*
+ * Append entries. The store owns the job until it calls job->done(): with 0
+ * when the entries are durable, or with an error.
+ */
 int store_append(struct store *st, const struct raft_entry *entries,
 		 unsigned int n, struct job *job);
 /* Keep entries that are in a ring pending, until the next store_flush(). */

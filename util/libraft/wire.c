@@ -35,7 +35,7 @@ int wire_head_get(struct wire_head *h, const unsigned char *p)
 }
 
 /* List the numbers of a message in the order of its encoding. */
-static unsigned int numbers(const struct raft_message *m, uint64_t *v)
+static unsigned int list_numbers(const struct raft_message *m, uint64_t *v)
 {
 	unsigned int n = 0;
 
@@ -87,7 +87,7 @@ size_t wire_size(const struct raft_message *m)
 {
 	const struct raft_append_entries *a = &m->append_entries;
 	uint64_t v[6];
-	size_t size = 8 * (size_t)numbers(m, v);
+	size_t size = 8 * (size_t)list_numbers(m, v);
 
 	if (m->type == RAFT_IO_APPEND_ENTRIES)
 		for (unsigned int i = 0; i < a->n_entries; i++)
@@ -101,7 +101,7 @@ void wire_encode(const struct raft_message *m, unsigned char *p)
 {
 	const struct raft_append_entries *a = &m->append_entries;
 	uint64_t v[6];
-	const unsigned int n = numbers(m, v);
+	const unsigned int n = list_numbers(m, v);
 
 	for (unsigned int i = 0; i < n; i++, p += 8)
 		rp_put64(p, v[i]);

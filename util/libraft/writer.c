@@ -32,8 +32,11 @@ static int poll_log(struct writer *w, int ms)
 	return n;
 }
 
-/* Lock held. Without appends wait, as rpmem_log_poll() writes a superblock. */
-static bool step(struct writer *w)
+/*
+ * Called with w->lock held. When no append is outstanding, wait for one instead
+ * of polling, because rpmem_log_poll() would write a superblock.
+ */
+static bool write_or_wait(struct writer *w)
 {
 	const uint64_t trim = w->trim;
 
@@ -66,7 +69,7 @@ static void *run(void *arg)
 	w->wake(w->arg);
 	pthread_mutex_lock(&w->lock);
 	while (!stop) {
-		if (step(w)) {
+		if (write_or_wait(w)) {
 			pthread_mutex_unlock(&w->lock);
 			w->wake(w->arg);
 			pthread_mutex_lock(&w->lock);

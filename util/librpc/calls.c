@@ -15,7 +15,7 @@
 #define PEEK_MAX 500 /* ... and longest pause between such reads */
 
 /* Report a call as acknowledged, or as done, by rpmem_rpc_poll(). */
-static void event(struct rpmem_rpc *c, struct sent *s, bool done)
+static void queue_event(struct rpmem_rpc *c, struct sent *s, bool done)
 {
 	if (!s->user || s->waited || (s->queued && !done))
 		return;
@@ -95,11 +95,11 @@ void rpc_advance(struct rpmem_rpc *c)
 			c->recorded = s->entry.head_pos;
 		if (s->user && s->user->flags & RPMEM_RPC_NOTIFY &&
 		    s->entry.n >= c->open)
-			event(c, s, false);
+			queue_event(c, s, false);
 	}
 	/* Return replies in order, even if messages were lost. */
 	while (c->open < c->tail.n && rpc_sent(c, c->open)->answered)
-		event(c, rpc_sent(c, c->open++), true);
+		queue_event(c, rpc_sent(c, c->open++), true);
 	while (c->head.n < c->durable) {
 		s = rpc_sent(c, c->head.n);
 		if (!s->answered || s->keep)
@@ -118,7 +118,7 @@ static uint64_t super_next(struct rpmem_rpc *c)
 	c->super.turn++;
 	c->super.head_pos = c->head.pos;
 	c->super.head_n = c->head.n;
-	c->super.head_life = c->head.life;
+	c->super.head_incarnation = c->head.incarnation;
 	rpc_super_encode(&c->super, c->super_bytes);
 	return c->super.turn % 2 * RPC_SLOT;
 }
@@ -218,10 +218,11 @@ static bool is_damaged(const struct rpmem_rpc *c, const struct rpc_entry *sent,
 	struct rpc_entry e;
 
 	return !rpc_entry_decode(&c->super, c->peeked, &e) ||
-	       e.pos != sent->pos || e.n != sent->n || e.life != sent->life ||
+	       e.pos != sent->pos || e.n != sent->n ||
+	       e.incarnation != sent->incarnation ||
 	       !rpc_entry_intact(c->super.seed, &e, c->peeked + RPC_HEADER) ||
 	       r->mark == rpc_mark(c->server_token,
-				   rpc_sequence(sent->life, sent->n));
+				   rpc_sequence(sent->incarnation, sent->n));
 }
 
 static void find_damage(struct rpmem_rpc *c, const struct rpc_entry *sent,
@@ -244,7 +245,7 @@ static void find_damage(struct rpmem_rpc *c, const struct rpc_entry *sent,
 	fail(c, -EBADMSG, why);
 }
 
-static void peeked(struct rpmem_rpc *c)
+static void handle_peek(struct rpmem_rpc *c)
 {
 	const unsigned char *from = c->peeked + c->peek_skip;
 	struct rpc_result r;
@@ -258,7 +259,8 @@ static void peeked(struct rpmem_rpc *c)
 		return;
 	s = rpc_sent(c, c->peek_n);
 	if (rpc_result_decode(c->super.seed, from, s->entry.room,
-			      rpc_sequence(s->entry.life, s->entry.n), &r) &&
+			      rpc_sequence(s->entry.incarnation, s->entry.n),
+			      &r) &&
 	    r.mark == rpc_mark(c->server_token, r.sequence)) {
 		rpc_answer(c, s, from + RPC_RESULT, r.len);
 		c->peeks++;
@@ -280,7 +282,8 @@ static void receive(void *arg, const struct rpc_msg *m)
 	pthread_mutex_lock(&c->lock);
 	s = n >= c->open && n < c->tail.n ? rpc_sent(c, n) : NULL;
 	if (s && !s->answered &&
-	    rpc_sequence(s->entry.life, s->entry.n) == m->result.sequence &&
+	    rpc_sequence(s->entry.incarnation, s->entry.n) ==
+		    m->result.sequence &&
 	    m->result.len <= s->entry.room) {
 		if (!m->has_bytes)
 			c->peek_at = 0;
@@ -310,7 +313,7 @@ static void follow_server(struct rpmem_rpc *c)
 		fail(c, ret, rpmem_rpc_error());
 }
 
-static void completed(struct rpmem_rpc *c, struct rpmem_pool_op *op)
+static void pool_op_done(struct rpmem_rpc *c, struct rpmem_pool_op *op)
 {
 	struct sent *s = op->context;
 
@@ -320,7 +323,7 @@ static void completed(struct rpmem_rpc *c, struct rpmem_pool_op *op)
 	if (op->result)
 		fail(c, op->result, op->error);
 	else if (op == &c->peek)
-		peeked(c);
+		handle_peek(c);
 	else if (op == &c->super_op)
 		c->recorded = c->super.head_pos > c->recorded
 				      ? c->super.head_pos
@@ -366,7 +369,7 @@ static void wait_any(struct rpmem_rpc *c, int ms)
 	rpc_port_poll(&c->port, receive, c, pool ? 0 : ms);
 	pthread_mutex_lock(&c->lock);
 	for (int i = 0; i < n; i++)
-		completed(c, done[i]);
+		pool_op_done(c, done[i]);
 	if (n < 0)
 		fail(c, n, rpmem_pool_error());
 }
@@ -502,8 +505,8 @@ static void encode(const struct rpmem_rpc *c, struct sent *s,
 		.head_pos = c->head.pos,
 		.head_n = c->head.n,
 		.durable = c->durable,
-		.head_life = c->head.life,
-		.life = c->super.life,
+		.head_incarnation = c->head.incarnation,
+		.incarnation = c->super.incarnation,
 		.len = (uint32_t)op->len,
 		.room = (uint32_t)op->reply_max,
 	};
@@ -542,7 +545,7 @@ static int submit(struct rpmem_rpc *c, struct rpmem_rpc_op *op)
 	}
 	s->user = op;
 	op->state = RPMEM_RPC_SENT;
-	op->sequence = rpc_sequence(s->entry.life, s->entry.n);
+	op->sequence = rpc_sequence(s->entry.incarnation, s->entry.n);
 	op->reply_len = 0;
 	op->result = 0;
 	op->error = NULL;
@@ -690,7 +693,7 @@ int rpmem_rpc_earlier(struct rpmem_rpc *c, uint64_t *sequence, void *reply,
 		*len = s->kept_len;
 	if (ret > 0) {
 		memcpy(reply, s->kept, s->kept_len);
-		*sequence = rpc_sequence(s->entry.life, s->entry.n);
+		*sequence = rpc_sequence(s->entry.incarnation, s->entry.n);
 		s->keep = false;
 		c->earlier++;
 		rpc_advance(c);

@@ -94,7 +94,7 @@ static int adopt(struct rpmem_rpc *c, const unsigned char *ring,
 	c->calls[e->n & c->mask] = s;
 	rpc_cursor_pass(&c->tail, e);
 	if (rpc_result_decode(c->super.seed, result, e->room,
-			      rpc_sequence(e->life, e->n), &r) &&
+			      rpc_sequence(e->incarnation, e->n), &r) &&
 	    r.mark == rpc_mark(c->server_token, r.sequence))
 		rpc_answer(c, s, result + RPC_RESULT, r.len);
 	return 0;
@@ -167,7 +167,7 @@ static int read_ring(struct rpmem_rpc *c, bool keep)
 	}
 	if (!ret)
 		found = rpc_super_find(bytes, info.length, &c->super);
-	if (!ret && !found && (c->super.life || c->super.alone))
+	if (!ret && !found && (c->super.incarnation || c->super.alone))
 		ret = rpmem_pool_read(c->pool, bytes + RPC_RING_AT,
 				      info.length - RPC_RING_AT, RPC_RING_AT);
 	if (ret) {
@@ -327,7 +327,7 @@ static int take_slot(struct rpmem_rpc *c, const struct rpmem_rpc_attr *a,
 
 	memcpy(s->id, id, RPC_ID);
 	s->kind = a->id ? RPC_NAMED : RPC_RANDOM;
-	s->life++;
+	s->incarnation++;
 	s->first_n = c->tail.n;
 	s->name_len = (uint32_t)c->port.name_len;
 	memcpy(s->name, c->port.name, RPC_NAME);

@@ -32,9 +32,9 @@ void rpc_super_encode(const struct rpc_super *s,
 	rp_put64(to + 64, s->head_pos);
 	rp_put64(to + 72, s->head_n);
 	rp_put64(to + 80, s->token);
-	rp_put32(to + 88, s->life);
+	rp_put32(to + 88, s->incarnation);
 	rp_put32(to + 92, s->name_len);
-	rp_put32(to + 96, s->head_life);
+	rp_put32(to + 96, s->head_incarnation);
 	rp_put64(to + 104, s->first_n);
 	memcpy(to + 112, s->name, RPC_NAME);
 	rp_put64(to + 8, XXH3_64bits(to + 16, RPC_SUPER_BYTES - 16));
@@ -57,9 +57,9 @@ int rpc_super_decode(const unsigned char from[RPC_SUPER_BYTES],
 		.head_pos = rp_get64(from + 64),
 		.head_n = rp_get64(from + 72),
 		.token = rp_get64(from + 80),
-		.life = rp_get32(from + 88),
+		.incarnation = rp_get32(from + 88),
 		.name_len = rp_get32(from + 92),
-		.head_life = rp_get32(from + 96),
+		.head_incarnation = rp_get32(from + 96),
 		.first_n = rp_get64(from + 104),
 	};
 	memcpy(s->id, from + 24, RPC_ID);
@@ -158,10 +158,10 @@ void rpc_entry_encode(uint64_t seed, const struct rpc_entry *e,
 	rp_put64(to + 32, e->head_pos);
 	rp_put32(to + 40, (uint32_t)(e->n - e->head_n));
 	rp_put32(to + 44, (uint32_t)(e->n - e->durable));
-	rp_put32(to + 48, e->life);
+	rp_put32(to + 48, e->incarnation);
 	rp_put32(to + 52, e->len);
 	rp_put32(to + 56, e->room);
-	rp_put32(to + 60, e->head_life);
+	rp_put32(to + 60, e->head_incarnation);
 	rp_put64(to, XXH3_64bits_withSeed(to + 8, RPC_HEADER - 8, seed));
 }
 
@@ -173,10 +173,10 @@ bool rpc_entry_decode(const struct rpc_super *s,
 		.pos = rp_get64(from + 16),
 		.n = rp_get64(from + 24),
 		.head_pos = rp_get64(from + 32),
-		.life = rp_get32(from + 48),
+		.incarnation = rp_get32(from + 48),
 		.len = rp_get32(from + 52),
 		.room = rp_get32(from + 56),
-		.head_life = rp_get32(from + 60),
+		.head_incarnation = rp_get32(from + 60),
 	};
 	e->head_n = e->n - rp_get32(from + 40);
 	e->durable = e->n - rp_get32(from + 44);
@@ -245,15 +245,15 @@ void rpc_head_find(const struct rpc_super *s, const unsigned char *ring,
 {
 	struct rpc_entry e;
 
-	*c = (struct rpc_cursor){s->head_pos, s->head_n, s->head_life};
+	*c = (struct rpc_cursor){s->head_pos, s->head_n, s->head_incarnation};
 	*durable = s->first_n;
-	for (uint64_t at = 0; s->life && at < s->ring; at += RPC_ALIGN) {
+	for (uint64_t at = 0; s->incarnation && at < s->ring; at += RPC_ALIGN) {
 		if (!rpc_entry_decode(s, ring + at, &e) ||
-		    e.pos % s->ring != at || e.life > s->life)
+		    e.pos % s->ring != at || e.incarnation > s->incarnation)
 			continue;
 		if (e.head_n > c->n)
 			*c = (struct rpc_cursor){e.head_pos, e.head_n,
-						 e.head_life};
+						 e.head_incarnation};
 		if (e.durable > *durable)
 			*durable = e.durable;
 	}
@@ -265,7 +265,7 @@ bool rpc_super_is_old(const struct rpc_super *s, const unsigned char *ring)
 
 	for (uint64_t at = 0; s->alone && at < s->ring; at += RPC_ALIGN)
 		if (rpc_entry_decode(s, ring + at, &e) &&
-		    e.pos % s->ring == at && e.life > s->life)
+		    e.pos % s->ring == at && e.incarnation > s->incarnation)
 			return true;
 	return false;
 }
@@ -286,9 +286,9 @@ bool rpc_entry_find(const struct rpc_super *s, const unsigned char *ring,
 		/* Copy first: a client may be storing there. */
 		memcpy(header, from, RPC_HEADER);
 		if (rpc_entry_decode(s, header, e) && e->pos == pos &&
-		    e->n == c->n && e->life >= c->life &&
-		    (e->n < s->first_n ? e->life < s->life
-				       : e->life == s->life))
+		    e->n == c->n && e->incarnation >= c->incarnation &&
+		    (e->n < s->first_n ? e->incarnation < s->incarnation
+				       : e->incarnation == s->incarnation))
 			return true;
 	}
 	return false;
@@ -306,5 +306,5 @@ void rpc_cursor_pass(struct rpc_cursor *c, const struct rpc_entry *e)
 {
 	c->pos = rpc_entry_end(e);
 	c->n = e->n + 1;
-	c->life = e->life;
+	c->incarnation = e->incarnation;
 }

@@ -49,8 +49,8 @@ struct rpc_super {
 	 * entry could complete a call that was written only in part.
 	 */
 	uint64_t first_n;
-	uint32_t head_life; /* `life` of the entry before the head */
-	uint32_t life;	    /* number of processes that have had the ring */
+	uint32_t head_incarnation; /* that of the entry before the head */
+	uint32_t incarnation; /* number of processes that have had the ring */
 	uint32_t kind;
 	uint32_t name_len; /* length of the name of the client's endpoint */
 	unsigned char name[RPC_NAME];
@@ -76,16 +76,17 @@ struct rpc_entry {
 	uint64_t n; /* number of the call: 1, 2, ... */
 	uint64_t head_pos, head_n;
 	uint64_t durable; /* calls before this number were acknowledged */
-	uint32_t head_life;
-	uint32_t life; /* process number; never falls from entry to entry */
-	uint32_t len;  /* bytes of the call */
-	uint32_t room; /* most bytes of the reply */
+	uint32_t head_incarnation;
+	uint32_t incarnation; /* of the process; no later entry has a lower one
+			       */
+	uint32_t len;	      /* bytes of the call */
+	uint32_t room;	      /* most bytes of the reply */
 };
 
 /* Position of the next entry in the ring. */
 struct rpc_cursor {
 	uint64_t pos, n;
-	uint32_t life;
+	uint32_t incarnation;
 };
 
 struct rpc_result {
@@ -163,9 +164,9 @@ static inline uint64_t rpc_entry_end(const struct rpc_entry *e)
 }
 
 /* Grows with each call of a client; never the same for two calls. */
-static inline uint64_t rpc_sequence(uint32_t life, uint64_t n)
+static inline uint64_t rpc_sequence(uint32_t incarnation, uint64_t n)
 {
-	return (uint64_t)life << 40 | (n & ((1ull << 40) - 1));
+	return (uint64_t)incarnation << 40 | (n & ((1ull << 40) - 1));
 }
 
 /* Write header and checksums before len bytes at to + RPC_HEADER. */

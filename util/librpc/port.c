@@ -163,8 +163,8 @@ int rpc_port_send(struct rpc_port *p, fi_addr_t to, const struct rpc_msg *m)
 	return ret == -FI_EAGAIN ? -EAGAIN : ret;
 }
 
-static void completed(struct rpc_port *p, struct rpc_buf *b, bool failed,
-		      rpc_port_fn fn, void *arg)
+static void handle_completion(struct rpc_port *p, struct rpc_buf *b,
+			      bool failed, rpc_port_fn fn, void *arg)
 {
 	struct rpc_msg m;
 
@@ -186,10 +186,10 @@ int rpc_port_poll(struct rpc_port *p, rpc_port_fn fn, void *arg, int ms)
 	n = ms ? fi_cq_sread(p->f.cq, done, 16, NULL, ms)
 	       : fi_cq_read(p->f.cq, done, 16);
 	for (ssize_t i = 0; i < n; i++)
-		completed(p, done[i].op_context, false, fn, arg);
+		handle_completion(p, done[i].op_context, false, fn, arg);
 	if (n == -FI_EAVAIL && !rp_fabric_cq_error(&p->f, &bad, NULL) &&
 	    bad.op_context)
-		completed(p, bad.op_context, true, fn, arg);
+		handle_completion(p, bad.op_context, true, fn, arg);
 	return n >= 0 || n == -FI_EAGAIN || n == -FI_EAVAIL || n == -FI_EINTR
 		       ? 0
 		       : (int)n;

@@ -164,8 +164,8 @@ static int add_slot(struct rpmem_rpc_server *srv, const char *path,
 	if (ret)
 		return ret;
 	ret = slot_open(srv, s, pool->size, pool->path);
-	if (srv->x.v[at].made)
-		s->doubtful = 0;
+	if (srv->x.v[at].created_file)
+		s->maybe_begun = 0;
 	return ret;
 }
 
@@ -443,7 +443,7 @@ void rpmem_rpc_stop(struct rpmem_rpc_server *srv)
 }
 
 /* End the threads: complete accepted commits, refuse the rest. */
-static void end(struct rpmem_rpc_server *srv)
+static void stop_threads(struct rpmem_rpc_server *srv)
 {
 	struct fi_rpmem_domain_ops *ops;
 
@@ -472,7 +472,7 @@ int rpmem_rpc_server_close(struct rpmem_rpc_server *srv)
 
 	if (!srv)
 		return 0;
-	end(srv);
+	stop_threads(srv);
 	if (srv->port.f.ep)
 		rpc_port_close(&srv->port);
 	for (unsigned int i = 0; i < RPC_SLOTS; i++) {

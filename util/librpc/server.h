@@ -40,9 +40,9 @@ struct slot {
 	bool attached; /* the client receives messages at addr */
 	uint64_t unsent_since;
 
-	struct rpc_cursor next; /* next entry to hand out */
-	bool out;		/* a call is handed out, without a reply */
-	unsigned int doubtful;	/* number of next calls that may have begun */
+	struct rpc_cursor next;	  /* next entry to hand out */
+	bool out;		  /* a call is handed out, without a reply */
+	unsigned int maybe_begun; /* number of next calls that may have begun */
 	/*
 	 * Replies, oldest first: the first `flushed` ones are durable but not
 	 * sent, the rest is not durable yet. They do not delay the next call.

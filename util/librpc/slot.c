@@ -72,8 +72,8 @@ static int open_ring(struct slot *s, uint64_t length)
 	}
 	/* The last server may have left results that are not durable. */
 	if (!ret)
-		ret = rp_pmem_flush(s->pm, 0,
-				    s->super.life ? length : RPC_RING_AT);
+		ret = rp_pmem_flush(
+			s->pm, 0, s->super.incarnation ? length : RPC_RING_AT);
 	if (!ret)
 		rp_pmem_drain(s->pm);
 	return ret;
@@ -134,7 +134,7 @@ int slot_open(struct rpmem_rpc_server *srv, struct slot *s, uint64_t length,
 	if (ret)
 		return ret;
 	s->turn = s->super.turn;
-	s->doubtful = RPMEM_RPC_AGAIN;
+	s->maybe_begun = RPMEM_RPC_AGAIN;
 	s->addr = FI_ADDR_UNSPEC;
 	find_client(srv, s);
 	memcpy(srv->page.v[s->index].id, s->super.id, RPC_ID);
@@ -191,25 +191,25 @@ static struct call *call_new(struct slot *s, const struct rpc_entry *e)
 		.buf = c->bytes,
 		.len = e->len,
 		.reply_max = e->room,
-		.sequence = rpc_sequence(e->life, e->n),
-		.again = s->doubtful > 0,
+		.sequence = rpc_sequence(e->incarnation, e->n),
+		.again = s->maybe_begun > 0,
 	};
 	memcpy(c->call.client, s->super.id, RPC_ID);
 	return c;
 }
 
 /* Mark the reply to a call as durable. */
-static void mark(const struct rpmem_rpc_server *srv, const struct slot *s,
-		 const struct rpc_entry *e)
+static void mark_durable(const struct rpmem_rpc_server *srv,
+			 const struct slot *s, const struct rpc_entry *e)
 {
 	uint64_t *at =
 		(uint64_t *)(void *)(ring_of(s) + e->pos % s->super.ring +
 				     rpc_entry_result(e->len) + RPC_MARK_AT);
 
-	__atomic_store_n(
-		at,
-		htole64(rpc_mark(srv->page.token, rpc_sequence(e->life, e->n))),
-		__ATOMIC_RELEASE);
+	__atomic_store_n(at,
+			 htole64(rpc_mark(srv->page.token,
+					  rpc_sequence(e->incarnation, e->n))),
+			 __ATOMIC_RELEASE);
 }
 
 /* Find the next entry. Without one, read a superblock of a new process. */
@@ -236,8 +236,8 @@ void slot_scan(struct rpmem_rpc_server *srv, struct slot *s)
 					      rpc_entry_result(e.len);
 
 		if (rpc_result_decode(s->super.seed, result, e.room,
-				      rpc_sequence(e.life, e.n), &r)) {
-			mark(srv, s, &e);
+				      rpc_sequence(e.incarnation, e.n), &r)) {
+			mark_durable(srv, s, &e);
 			rpc_cursor_pass(&s->next, &e);
 			continue;
 		}
@@ -255,8 +255,8 @@ void slot_scan(struct rpmem_rpc_server *srv, struct slot *s)
 		}
 		rpc_cursor_pass(&s->next, &e);
 		s->out = true;
-		if (s->doubtful)
-			s->doubtful--;
+		if (s->maybe_begun)
+			s->maybe_begun--;
 		TAILQ_INSERT_TAIL(&srv->calls, c, link);
 		pthread_cond_signal(&srv->ready);
 	}
@@ -344,7 +344,7 @@ void slot_flush(struct rpmem_rpc_server *srv, struct slot *s)
 		}
 		/* The oldest may have been sent during the flush. */
 		for (unsigned int i = 0; i < n; i++)
-			mark(srv, s, &s->replies[s->flushed++].entry);
+			mark_durable(srv, s, &s->replies[s->flushed++].entry);
 		slot_send(srv, s);
 		slot_scan(srv, s);
 	}

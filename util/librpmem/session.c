@@ -160,7 +160,7 @@ static int spawn(struct session *s, char *const argv[], int end)
 	}
 	s->pidfd = off_stdio((int)syscall(SYS_pidfd_open, s->pid, 0));
 	/* ESRCH: ssh is reaped, as SIGCHLD is ignored; do not use its pid. */
-	s->gone = s->pidfd < 0 && errno == ESRCH;
+	s->reaped = s->pidfd < 0 && errno == ESRCH;
 	return 0;
 }
 
@@ -254,7 +254,7 @@ static int status_of(const struct session *s, int flags)
 	siginfo_t info = {.si_pid = 0};
 	int ret;
 
-	if (s->gone)
+	if (s->reaped)
 		return UNKNOWN;
 	do
 		ret = s->pidfd >= 0 ? waitid(P_PIDFD, (id_t)s->pidfd, &info,

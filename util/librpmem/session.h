@@ -9,12 +9,12 @@
 #include "util/text.h"
 
 struct session {
-	pid_t pid;  /* pid of ssh; 0: none */
-	int pidfd;  /* pidfd of ssh; -1: not supported, or ssh is gone */
-	bool gone;  /* ssh ended and was reaped before pidfd was opened */
-	int line;   /* socket: standard input and output of ssh */
-	int log;    /* memory file: standard error of ssh */
-	int secret; /* memory file: secret of the session */
+	pid_t pid;   /* pid of ssh; 0: none */
+	int pidfd;   /* pidfd of ssh; -1: not supported, or ssh is gone */
+	bool reaped; /* ssh ended and was reaped before pidfd was opened */
+	int line;    /* socket: standard input and output of ssh */
+	int log;     /* memory file: standard error of ssh */
+	int secret;  /* memory file: secret of the session */
 	enum {
 		SESSION_ANY,
 		SESSION_HEADER,	   /* the pool set needs attributes */

@@ -13,7 +13,7 @@
 #include <strings.h>
 
 #include "util/pool_class.h"
-#include "util/redis/folder.h"
+#include "util/redis/mirror.h"
 
 #define OK     0
 #define FAILED 1
@@ -120,7 +120,7 @@ static void run(void *ctx, const char *command, const char *a, const char *b,
 }
 
 /* Request a rewrite, if worth it; after each one wait twice as long. */
-static void request_rewrite(void *ctx, const struct folder_space *s, bool worth,
+static void request_rewrite(void *ctx, const struct mirror_space *s, bool worth,
 			    bool full)
 {
 	static long long last, interval = 1000;
@@ -133,7 +133,7 @@ static void request_rewrite(void *ctx, const struct folder_space *s, bool worth,
 	last = now;
 	interval *= 2;
 	if (full && s->used > s->files + s->files / 16 + ROOM_LEAST) {
-		const int ret = rp_folder_clean();
+		const int ret = rp_mirror_clean();
 
 		if (ret)
 			log_line(ctx, "warning", "the log is not cleaned: %s",
@@ -149,11 +149,11 @@ static void request_rewrite(void *ctx, const struct folder_space *s, bool worth,
  */
 static void keep_room(void *ctx)
 {
-	struct folder_space s;
+	struct mirror_space s;
 	uint64_t most, used, spare;
 	bool full;
 
-	if (rp_folder_query(&s))
+	if (rp_mirror_query(&s))
 		return;
 	most = s.capacity / 2 - s.capacity / 16;
 	used = s.used > s.uploaded ? s.used - s.uploaded : 0;
@@ -182,9 +182,9 @@ static void on_event(void *ctx, struct module_event event, uint64_t subevent,
 
 static void on_info(void *info, int crashed)
 {
-	struct folder_space s;
+	struct mirror_space s;
 
-	if (crashed || rp_folder_query(&s))
+	if (crashed || rp_mirror_query(&s))
 		return;
 	add_section(info, "log");
 	add_number(info, "capacity", s.capacity);
@@ -248,7 +248,7 @@ static int open_log(void *ctx, void **argv, int argc)
 	if (create)
 		ret = rpmem_log_create(where, &attr);
 	if (!ret || ret == -EEXIST)
-		ret = rp_folder_open(folder, where, &attr);
+		ret = rp_mirror_open(folder, where, &attr);
 	if (!ret)
 		ret = rp_preload_start();
 	if (!ret)

@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "util/redis/folder.h"
+#include "util/redis/mirror.h"
 
 #define REWRITE_PREFIX TEMP_PREFIX "rewriteaof-"
 
@@ -29,7 +29,7 @@ struct upload {
 };
 
 static pid_t owner;
-static int sockets[2]; /* ends of the parent's thread and of the child */
+static int sockets[2]; /* [0]: the parent's thread; [1]: the child */
 
 #define LIBC(name) ((__typeof__(&(name)))dlsym(RTLD_NEXT, #name))
 
@@ -58,7 +58,7 @@ static void *upload_files(void *unused)
 
 	(void)unused;
 	while (recv(sockets[0], &u, sizeof(u), 0) == sizeof(u)) {
-		u.result = rp_folder_upload(u.path, u.path);
+		u.result = rp_mirror_upload(u.path, u.path);
 		send(sockets[0], &u, sizeof(u), MSG_NOSIGNAL);
 	}
 	return NULL;
@@ -99,7 +99,7 @@ static int request_upload(const char *path)
 
 int fdatasync(int fd)
 {
-	int ret = owner == getpid() ? rp_folder_sync(fd) : -ENOENT;
+	int ret = owner == getpid() ? rp_mirror_sync(fd) : -ENOENT;
 
 	return ret == -ENOENT ? LIBC(fdatasync)(fd) : report_result(ret);
 }
@@ -108,8 +108,8 @@ int rename(const char *from, const char *to)
 {
 	int ret;
 
-	if (owner == getpid() && rp_folder_find(to))
-		return report_result(rp_folder_rename(from, to));
+	if (owner == getpid() && rp_mirror_find(to))
+		return report_result(rp_mirror_rename(from, to));
 	ret = rp_libc_rename(from, to);
 	if (!ret && owner && owner != getpid() &&
 	    !strncmp(to, REWRITE_PREFIX, strlen(REWRITE_PREFIX)))
@@ -122,7 +122,7 @@ int unlink(const char *path)
 	int ret = rp_libc_unlink(path), saved = errno;
 
 	if (!ret && owner == getpid())
-		rp_folder_unlink(path);
+		rp_mirror_unlink(path);
 	errno = saved;
 	return ret;
 }
@@ -130,9 +130,9 @@ int unlink(const char *path)
 int truncate64(const char *path, off64_t length)
 {
 	int ret = LIBC(truncate64)(path, length);
-	const char *name = owner == getpid() ? rp_folder_find(path) : NULL;
+	const char *name = owner == getpid() ? rp_mirror_find(path) : NULL;
 
 	if (!ret && name)
-		rp_folder_truncate(name, length);
+		rp_mirror_truncate(name, length);
 	return ret;
 }

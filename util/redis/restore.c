@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "util/bytes.h"
-#include "util/redis/folder.h"
+#include "util/redis/mirror.h"
 
 /* Whether an entry is a change of the directory. */
 /* Whether these bytes are the name of a file in the directory. */
@@ -111,7 +111,7 @@ static int restore_end(int dir)
 	struct file *f, *next;
 	char id[32];
 
-	for (f = LIST_FIRST(&rp_folder_files); f; f = next) {
+	for (f = LIST_FIRST(&rp_mirror_files); f; f = next) {
 		next = LIST_NEXT(f, link);
 		if (f->open != NOWHERE) {
 			f->size = f->open;
@@ -142,7 +142,7 @@ static int read_entries(const struct rpmem_log_info *info, uint64_t *lsn,
 	size_t len;
 
 	while (!ret && *lsn < info->tail) {
-		got = rpmem_log_read(rp_folder_log, &next, e, info->max_entry,
+		got = rpmem_log_read(rp_mirror_log, &next, e, info->max_entry,
 				     &len, 0);
 		if (got <= 0) {
 			ret = got;
@@ -183,14 +183,14 @@ static void remove_dropped(int dir)
 		closedir(d);
 }
 
-int rp_folder_restore(const struct rpmem_log_info *info)
+int rp_mirror_restore(const struct rpmem_log_info *info)
 {
 	char fresh[NAME_SIZE + 8], old[NAME_SIZE + 8];
 	uint64_t lsn = info->head;
 	int dir, ret;
 
-	snprintf(fresh, sizeof(fresh), "%s.new", rp_folder_name);
-	snprintf(old, sizeof(old), "%s.old", rp_folder_name);
+	snprintf(fresh, sizeof(fresh), "%s.new", rp_mirror_directory);
+	snprintf(old, sizeof(old), "%s.old", rp_mirror_directory);
 	ret = remove_folder(fresh);
 	if (ret)
 		return ret;
@@ -206,9 +206,9 @@ int rp_folder_restore(const struct rpmem_log_info *info)
 	close(dir);
 	if (!ret)
 		ret = remove_folder(old);
-	if (!ret && rp_libc_rename(rp_folder_name, old) && errno != ENOENT)
+	if (!ret && rp_libc_rename(rp_mirror_directory, old) && errno != ENOENT)
 		ret = -errno;
-	if (!ret && rp_libc_rename(fresh, rp_folder_name))
+	if (!ret && rp_libc_rename(fresh, rp_mirror_directory))
 		ret = -errno;
 	return ret;
 }
@@ -217,7 +217,7 @@ int rp_folder_restore(const struct rpmem_log_info *info)
 static int move_bytes(const struct rpmem_log_info *info, struct file *f, int fd,
 		      uint64_t end, uint64_t lsn)
 {
-	const size_t most = rp_folder_chunk(info);
+	const size_t most = rp_mirror_chunk(info);
 	uint64_t at;
 	size_t len;
 	int ret;
@@ -227,14 +227,15 @@ static int move_bytes(const struct rpmem_log_info *info, struct file *f, int fd,
 		ret = rp_file_append(f, CHANGE_MOVED, f->moved, fd, len, false,
 				     &at);
 		if (ret == -ENOSPC) {
-			ret = rpmem_log_trim(rp_folder_log, lsn);
+			ret = rpmem_log_trim(rp_mirror_log, lsn);
 			if (!ret)
 				ret = rp_file_append(f, CHANGE_MOVED, f->moved,
 						     fd, len, false, &at);
 		}
 		if (ret)
 			return ret;
-		f->fresh = f->fresh ? f->fresh : at;
+		f->first_moved_lsn =
+			f->first_moved_lsn ? f->first_moved_lsn : at;
 		f->moved += len;
 	} while (f->moved < end && f->moved < f->size);
 	return 0;
@@ -265,26 +266,26 @@ static int move_entry(const struct rpmem_log_info *info, int dir, uint64_t lsn,
 	return ret;
 }
 
-int rp_folder_clean(void)
+int rp_mirror_clean(void)
 {
 	struct rpmem_log_info info = {.size = sizeof(info)};
-	int dir, ret = rpmem_log_query(rp_folder_log, &info);
+	int dir, ret = rpmem_log_query(rp_mirror_log, &info);
 	uint64_t lsn = info.head;
 	struct file *f;
 
 	if (ret)
 		return ret;
-	dir = open(rp_folder_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	dir = open(rp_mirror_directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
 		return -errno;
-	LIST_FOREACH (f, &rp_folder_files, link)
-		f->moving = f->moved = f->fresh = 0;
+	LIST_FOREACH (f, &rp_mirror_files, link)
+		f->moving = f->moved = f->first_moved_lsn = 0;
 	ret = read_entries(&info, &lsn, move_entry, dir);
 	close(dir);
-	LIST_FOREACH (f, &rp_folder_files, link)
-		if (!ret && f->fresh)
-			f->first = f->fresh;
+	LIST_FOREACH (f, &rp_mirror_files, link)
+		if (!ret && f->first_moved_lsn)
+			f->first = f->first_moved_lsn;
 		else if (ret && f->first && f->first < lsn)
 			f->first = lsn;
-	return ret ? ret : rp_folder_trim();
+	return ret ? ret : rp_mirror_trim();
 }

@@ -20,19 +20,19 @@
 #include <unistd.h>
 
 #include "util/bytes.h"
-#include "util/redis/folder.h"
+#include "util/redis/mirror.h"
 
 /* Most bytes per entry of an upload: other appends wait for the entry. */
 #define UPLOAD_CHUNK  65536u
 #define LONGEST_CHUNK 1048576u
 
-struct rpmem_log *rp_folder_log;
-struct file_list rp_folder_files = LIST_HEAD_INITIALIZER(rp_folder_files);
+struct rpmem_log *rp_mirror_log;
+struct file_list rp_mirror_files = LIST_HEAD_INITIALIZER(rp_mirror_files);
 
 /* The lock guards only the list: several threads append at the same time. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-char rp_folder_name[NAME_SIZE];
-static char path_of_folder[4096];
+char rp_mirror_directory[NAME_SIZE];
+static char directory_path[4096];
 static uint64_t writes, last_id;
 
 struct file *rp_file_find(const char *name)
@@ -40,7 +40,7 @@ struct file *rp_file_find(const char *name)
 	struct file *f;
 
 	pthread_mutex_lock(&lock);
-	LIST_FOREACH (f, &rp_folder_files, link)
+	LIST_FOREACH (f, &rp_mirror_files, link)
 		if (!strcmp(f->name, name))
 			break;
 	pthread_mutex_unlock(&lock);
@@ -52,7 +52,7 @@ struct file *rp_file_find_id(uint64_t id)
 	struct file *f;
 
 	pthread_mutex_lock(&lock);
-	LIST_FOREACH (f, &rp_folder_files, link)
+	LIST_FOREACH (f, &rp_mirror_files, link)
 		if (f->id == id)
 			break;
 	pthread_mutex_unlock(&lock);
@@ -84,7 +84,7 @@ struct file *rp_file_make(const char *name, uint64_t id)
 	pthread_mutex_lock(&lock);
 	f->id = id ? id : last_id + 1;
 	last_id = f->id > last_id ? f->id : last_id;
-	LIST_INSERT_HEAD(&rp_folder_files, f, link);
+	LIST_INSERT_HEAD(&rp_mirror_files, f, link);
 	pthread_mutex_unlock(&lock);
 	return f;
 }
@@ -124,7 +124,7 @@ int rp_file_append(const struct file *f, enum change change, uint64_t offset,
 			return ret;
 		}
 	}
-	ret = rpmem_log_append(rp_folder_log, e, n + len, lsn);
+	ret = rpmem_log_append(rp_mirror_log, e, n + len, lsn);
 	free(e);
 	return ret;
 }
@@ -137,11 +137,11 @@ static int append_name(const struct file *f, const char *to)
 		put_header(e, *to ? CHANGE_RENAME : CHANGE_UNLINK, f, 0, false);
 
 	memcpy(e + n, to, strlen(to));
-	return rpmem_log_append(rp_folder_log, e, n + strlen(to), NULL);
+	return rpmem_log_append(rp_mirror_log, e, n + strlen(to), NULL);
 }
 
 /* Most file bytes of an entry. It limits the unused end of the ring, too. */
-size_t rp_folder_chunk(const struct rpmem_log_info *info)
+size_t rp_mirror_chunk(const struct rpmem_log_info *info)
 {
 	const uint64_t most = info->max_entry - CHANGE_HEADER - NAME_SIZE;
 	uint64_t chunk = info->capacity / 32;
@@ -158,10 +158,10 @@ static int append_bytes(struct file *f, int fd, uint64_t size)
 	size_t most, len;
 	int ret;
 
-	ret = rpmem_log_query(rp_folder_log, &info);
+	ret = rpmem_log_query(rp_mirror_log, &info);
 	if (ret)
 		return ret;
-	most = rp_folder_chunk(&info);
+	most = rp_mirror_chunk(&info);
 	if (f->busy && most > UPLOAD_CHUNK)
 		most = UPLOAD_CHUNK;
 	do {
@@ -175,35 +175,36 @@ static int append_bytes(struct file *f, int fd, uint64_t size)
 			f->first = lsn;
 		f->size += len;
 		pthread_mutex_unlock(&lock);
-	} while (f->size < size && !f->gone);
-	return f->gone ? -ECANCELED : 0;
+	} while (f->size < size && !f->removed);
+	return f->removed ? -ECANCELED : 0;
 }
 
 /* Drop the log entries before the first one of any existing file. */
-int rp_folder_trim(void)
+int rp_mirror_trim(void)
 {
 	uint64_t head = NOWHERE;
 	struct file *f;
 
 	pthread_mutex_lock(&lock);
-	LIST_FOREACH (f, &rp_folder_files, link)
+	LIST_FOREACH (f, &rp_mirror_files, link)
 		if (f->first < head)
 			head = f->first;
 	pthread_mutex_unlock(&lock);
 	if (!head || head == NOWHERE)
 		return 0;
-	return rpmem_log_trim(rp_folder_log, head);
+	return rpmem_log_trim(rp_mirror_log, head);
 }
 
-const char *rp_folder_find(const char *path)
+const char *rp_mirror_find(const char *path)
 {
 	const char *slash = strrchr(path, '/');
 	const size_t n = slash ? (size_t)(slash - path) : 0;
 
 	if (!slash || strlen(slash + 1) >= NAME_SIZE)
 		return NULL;
-	if ((!strncmp(path, rp_folder_name, n) && !rp_folder_name[n]) ||
-	    (!strncmp(path, path_of_folder, n) && !path_of_folder[n]))
+	if ((!strncmp(path, rp_mirror_directory, n) &&
+	     !rp_mirror_directory[n]) ||
+	    (!strncmp(path, directory_path, n) && !directory_path[n]))
 		return slash + 1;
 	return NULL;
 }
@@ -217,7 +218,7 @@ static struct file *file_of(int fd, const struct stat *s)
 	ssize_t n;
 
 	pthread_mutex_lock(&lock);
-	LIST_FOREACH (f, &rp_folder_files, link)
+	LIST_FOREACH (f, &rp_mirror_files, link)
 		if (f->ino == s->st_ino && f->dev == s->st_dev)
 			break;
 	pthread_mutex_unlock(&lock);
@@ -228,7 +229,7 @@ static struct file *file_of(int fd, const struct stat *s)
 	if (n < 0)
 		return NULL;
 	path[n] = 0;
-	name = rp_folder_find(path);
+	name = rp_mirror_find(path);
 	if (!name)
 		return NULL;
 	f = rp_file_find(name);
@@ -246,13 +247,13 @@ static struct file *file_of(int fd, const struct stat *s)
 	return f;
 }
 
-int rp_folder_sync(int fd)
+int rp_mirror_sync(int fd)
 {
 	struct file *f;
 	struct stat s;
 	int ret;
 
-	if (!rp_folder_log || fstat(fd, &s) || !S_ISREG(s.st_mode))
+	if (!rp_mirror_log || fstat(fd, &s) || !S_ISREG(s.st_mode))
 		return -ENOENT;
 	f = file_of(fd, &s);
 	if (!f)
@@ -270,12 +271,12 @@ static bool is_room(uint64_t size)
 {
 	struct rpmem_log_info info = {.size = sizeof(info)};
 
-	return !rpmem_log_query(rp_folder_log, &info) &&
+	return !rpmem_log_query(rp_mirror_log, &info) &&
 	       info.capacity - (info.tail - info.head) >
-		       size + size / 64 + 2 * rp_folder_chunk(&info);
+		       size + size / 64 + 2 * rp_mirror_chunk(&info);
 }
 
-int rp_folder_upload(const char *path, const char *name)
+int rp_mirror_upload(const char *path, const char *name)
 {
 	struct file *f;
 	struct stat s;
@@ -306,7 +307,7 @@ int rp_folder_upload(const char *path, const char *name)
 		return ret;
 	pthread_mutex_lock(&lock);
 	f->busy = false;
-	ret = f->gone ? -ECANCELED : ret;
+	ret = f->removed ? -ECANCELED : ret;
 	pthread_mutex_unlock(&lock);
 	if (ret)
 		rp_file_drop(f);
@@ -316,8 +317,8 @@ int rp_folder_upload(const char *path, const char *name)
 /* Append each file of the directory that the log lacks. */
 static int upload_new(void)
 {
-	char path[sizeof(path_of_folder) + NAME_SIZE];
-	DIR *d = opendir(path_of_folder);
+	char path[sizeof(directory_path) + NAME_SIZE];
+	DIR *d = opendir(directory_path);
 	struct dirent *e;
 	int ret = 0;
 
@@ -326,9 +327,9 @@ static int upload_new(void)
 	while (!ret && (e = readdir(d))) {
 		if (e->d_name[0] == '.' || rp_file_find(e->d_name))
 			continue;
-		snprintf(path, sizeof(path), "%s/%s", path_of_folder,
+		snprintf(path, sizeof(path), "%s/%s", directory_path,
 			 e->d_name);
-		ret = rp_folder_upload(path, e->d_name);
+		ret = rp_mirror_upload(path, e->d_name);
 	}
 	closedir(d);
 	return ret;
@@ -340,19 +341,19 @@ static int upload_new(void)
  */
 static struct file *find_path(const char *path)
 {
-	const char *name = strchr(path, '/') ? rp_folder_find(path) : path;
+	const char *name = strchr(path, '/') ? rp_mirror_find(path) : path;
 
 	return name ? rp_file_find(name) : NULL;
 }
 
-int rp_folder_rename(const char *from, const char *to)
+int rp_mirror_rename(const char *from, const char *to)
 {
-	const char *new_name = rp_folder_find(to);
+	const char *new_name = rp_mirror_find(to);
 	struct file *f = find_path(from);
 	int ret = 0;
 
 	if (!f) {
-		ret = rp_folder_upload(from, TEMP_PREFIX "upload");
+		ret = rp_mirror_upload(from, TEMP_PREFIX "upload");
 		f = rp_file_find(TEMP_PREFIX "upload");
 	}
 	if (!ret)
@@ -370,10 +371,10 @@ int rp_folder_rename(const char *from, const char *to)
 	pthread_mutex_lock(&lock);
 	snprintf(f->name, sizeof(f->name), "%s", new_name);
 	pthread_mutex_unlock(&lock);
-	return rp_folder_trim();
+	return rp_mirror_trim();
 }
 
-int rp_folder_unlink(const char *path)
+int rp_mirror_unlink(const char *path)
 {
 	struct file *f = find_path(path), copy;
 	bool busy;
@@ -382,7 +383,7 @@ int rp_folder_unlink(const char *path)
 	if (!f)
 		return 0;
 	pthread_mutex_lock(&lock);
-	f->gone = true;
+	f->removed = true;
 	busy = f->busy;
 	pthread_mutex_unlock(&lock);
 	if (busy)
@@ -390,11 +391,11 @@ int rp_folder_unlink(const char *path)
 	copy = *f;
 	rp_file_drop(f);
 	/* Trim first: the log may be full. */
-	ret = rp_folder_trim();
+	ret = rp_mirror_trim();
 	return ret ? ret : append_name(&copy, "");
 }
 
-void rp_folder_truncate(const char *name, off_t length)
+void rp_mirror_truncate(const char *name, off_t length)
 {
 	struct file *f = rp_file_find(name);
 
@@ -402,20 +403,20 @@ void rp_folder_truncate(const char *name, off_t length)
 		f->size = (uint64_t)length;
 }
 
-int rp_folder_query(struct folder_space *space)
+int rp_mirror_query(struct mirror_space *space)
 {
 	struct rpmem_log_info info = {.size = sizeof(info)};
-	int ret = rpmem_log_query(rp_folder_log, &info);
+	int ret = rpmem_log_query(rp_mirror_log, &info);
 	struct file *f;
 
 	if (ret)
 		return ret;
-	*space = (struct folder_space){.capacity = info.capacity,
+	*space = (struct mirror_space){.capacity = info.capacity,
 				       .used = info.tail - info.head,
 				       .writes = writes,
 				       .reached = info.reached};
 	pthread_mutex_lock(&lock);
-	LIST_FOREACH (f, &rp_folder_files, link) {
+	LIST_FOREACH (f, &rp_mirror_files, link) {
 		space->files += f->size;
 		if (!strncmp(f->name, TEMP_PREFIX, strlen(TEMP_PREFIX)))
 			space->uploaded += f->size;
@@ -426,7 +427,7 @@ int rp_folder_query(struct folder_space *space)
 	return 0;
 }
 
-int rp_folder_open(const char *name, const char *where,
+int rp_mirror_open(const char *name, const char *where,
 		   const struct rpmem_log_attr *attr)
 {
 	struct rpmem_log_info info = {.size = sizeof(info)};
@@ -435,15 +436,15 @@ int rp_folder_open(const char *name, const char *where,
 
 	if (!getcwd(cwd, sizeof(cwd)) || strlen(name) >= NAME_SIZE - 8)
 		return -ENAMETOOLONG;
-	snprintf(rp_folder_name, sizeof(rp_folder_name), "%s", name);
-	snprintf(path_of_folder, sizeof(path_of_folder), "%s/%s", cwd, name);
-	ret = rpmem_log_open(&rp_folder_log, where, attr);
+	snprintf(rp_mirror_directory, sizeof(rp_mirror_directory), "%s", name);
+	snprintf(directory_path, sizeof(directory_path), "%s/%s", cwd, name);
+	ret = rpmem_log_open(&rp_mirror_log, where, attr);
 	if (!ret)
-		ret = rpmem_log_query(rp_folder_log, &info);
+		ret = rpmem_log_query(rp_mirror_log, &info);
 	if (ret)
 		return ret;
 	if (info.head == info.tail)
 		return upload_new();
-	ret = rp_folder_restore(&info);
-	return ret ? ret : rp_folder_trim();
+	ret = rp_mirror_restore(&info);
+	return ret ? ret : rp_mirror_trim();
 }

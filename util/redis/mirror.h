@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The directory of Redis's append-only files, mirrored in a remote log. */
-#ifndef RP_REDIS_FOLDER_H
-#define RP_REDIS_FOLDER_H
+#ifndef RP_REDIS_MIRROR_H
+#define RP_REDIS_MIRROR_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -17,7 +17,7 @@
 #define NOWHERE	    UINT64_MAX
 
 /* Use of the log's ring, in bytes. */
-struct folder_space {
+struct mirror_space {
 	uint64_t capacity;
 	uint64_t used;
 	uint64_t files;	   /* bytes of the files in the directory */
@@ -32,28 +32,28 @@ struct folder_space {
  * is renamed to NAME.old. If the log is empty, append the files of the
  * directory to the log instead.
  */
-int rp_folder_open(const char *name, const char *where,
+int rp_mirror_open(const char *name, const char *where,
 		   const struct rpmem_log_attr *attr);
 
 /* Returns the file's name if path is in the directory, otherwise NULL. */
-const char *rp_folder_find(const char *path);
+const char *rp_mirror_find(const char *path);
 
 /* Each of these appends one change to the log, durably. */
-int rp_folder_sync(int fd);
-int rp_folder_rename(const char *from, const char *to);
-int rp_folder_unlink(const char *path);
-int rp_folder_upload(const char *path, const char *name);
+int rp_mirror_sync(int fd);
+int rp_mirror_rename(const char *from, const char *to);
+int rp_mirror_unlink(const char *path);
+int rp_mirror_upload(const char *path, const char *name);
 
 /* Forget the bytes after length, which the log has but the file lacks. */
-void rp_folder_truncate(const char *name, off_t length);
+void rp_mirror_truncate(const char *name, off_t length);
 
-int rp_folder_query(struct folder_space *space);
+int rp_mirror_query(struct mirror_space *space);
 
 /*
  * Append the bytes of all files again, and trim the older entries. Until then,
  * the bytes of aborted uploads take room in the log.
  */
-int rp_folder_clean(void);
+int rp_mirror_clean(void);
 
 /* libc's versions of the calls that preload.c replaces. */
 int rp_libc_rename(const char *from, const char *to);
@@ -62,7 +62,7 @@ int rp_libc_unlink(const char *path);
 /* Start the thread that uploads the file written by the child of a rewrite. */
 int rp_preload_start(void);
 
-/* The rest is internal to folder.c and restore.c. */
+/* The rest is internal to mirror.c and restore.c. */
 
 /* A change of the directory: the type of an entry. */
 enum change {
@@ -87,18 +87,18 @@ struct file {
 	uint64_t first; /* LSN of the file's first entry; 0: none yet */
 	uint64_t size;	/* bytes in the log */
 	uint64_t open;	/* restore: size before a run of AT_MORE entries */
-	uint64_t moving, moved; /* clean: range that was appended again */
-	uint64_t fresh;		/* clean: LSN of that range's first entry */
+	uint64_t moving, moved;	  /* clean: range that was appended again */
+	uint64_t first_moved_lsn; /* clean: LSN of that range's first entry */
 	dev_t dev;
-	ino_t ino;	  /* 0: not known yet */
-	atomic_bool busy; /* an upload uses the file */
-	atomic_bool gone; /* removed during an upload, which drops the file */
-	int fd;		  /* open for reading, or -1 */
+	ino_t ino;	     /* 0: not known yet */
+	atomic_bool busy;    /* an upload uses the file */
+	atomic_bool removed; /* during an upload, which drops the file */
+	int fd;		     /* open for reading, or -1 */
 };
 
-extern struct rpmem_log *rp_folder_log;
-extern char rp_folder_name[NAME_SIZE];
-extern LIST_HEAD(file_list, file) rp_folder_files;
+extern struct rpmem_log *rp_mirror_log;
+extern char rp_mirror_directory[NAME_SIZE];
+extern LIST_HEAD(file_list, file) rp_mirror_files;
 
 struct file *rp_file_find(const char *name);
 struct file *rp_file_find_id(uint64_t id);
@@ -107,10 +107,10 @@ void rp_file_drop(struct file *f);
 /* Append len bytes of fd at an offset as one entry. */
 int rp_file_append(const struct file *f, enum change change, uint64_t offset,
 		   int fd, size_t len, bool more, uint64_t *lsn);
-size_t rp_folder_chunk(const struct rpmem_log_info *info);
+size_t rp_mirror_chunk(const struct rpmem_log_info *info);
 /* Restore the files of the directory from the log. */
-int rp_folder_restore(const struct rpmem_log_info *info);
+int rp_mirror_restore(const struct rpmem_log_info *info);
 /* Drop the log entries before the first one of any existing file. */
-int rp_folder_trim(void);
+int rp_mirror_trim(void);
 
 #endif
