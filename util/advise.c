@@ -105,7 +105,7 @@ static int measure_row(struct advise *a, const struct advise_row *row,
 	if (!ratios)
 		return rp_err(err, -ENOMEM, "out of memory");
 	ret = take_pairs(a, row, end_ns, ratios, &n, err);
-	if (!ret && rp_ratio_find(ratios, n, r))
+	if (!ret && rp_ratio_compute(ratios, n, r))
 		ret = rp_err(err, -ENODATA,
 			     "%zu pairs are too few for a verdict; give more "
 			     "time by --seconds",

@@ -13,7 +13,7 @@
 #include "rpmem/ext.h"
 #include "util/fabric.h"
 #include "util/info.h"
-#include "util/query.h"
+#include "util/query_class.h"
 #include "util/setup_client.h"
 
 static int query(const struct rp_setup_export *x, struct fi_rpmem_attr *a,
@@ -33,8 +33,8 @@ static int query(const struct rp_setup_export *x, struct fi_rpmem_attr *a,
 		return ret;
 	ret = rp_fabric_peer(&f, x->fi_name, &peer, err);
 	if (!ret) {
-		ret = rp_query(f.ops, f.ep, peer, x->key,
-			       FI_RPMEM_CLASS_DEFAULT, a, reached);
+		ret = rp_query_class(f.ops, f.ep, peer, x->key,
+				     FI_RPMEM_CLASS_DEFAULT, a, reached);
 		if (ret)
 			rp_err(err, ret, "fi_rpmem_query_sync: %s",
 			       fi_strerror(-ret));

@@ -12,7 +12,7 @@ util_libutil_la_SOURCES = \
 	util/file.c util/file.h \
 	util/host_facts.c util/host_facts.h \
 	util/pool.c util/pool.h \
-	util/query.c util/query.h \
+	util/query_class.c util/query_class.h \
 	util/ratio.c util/ratio.h \
 	util/secret.c util/secret.h \
 	util/service.c util/service.h util/service_fabric.c \

@@ -53,7 +53,7 @@ int rp_ratio_look(double *ratios, size_t n, unsigned int looks,
 	return 0;
 }
 
-int rp_ratio_find(double *ratios, size_t n, struct rp_ratio *r)
+int rp_ratio_compute(double *ratios, size_t n, struct rp_ratio *r)
 {
 	return rp_ratio_look(ratios, n, 1, r);
 }

@@ -26,9 +26,9 @@ enum rp_verdict {
  * ratios enclose the median with 99 percent: -ENODATA, and the interval is from
  * 0 to infinity.
  */
-int rp_ratio_find(double *ratios, size_t n, struct rp_ratio *r);
+int rp_ratio_compute(double *ratios, size_t n, struct rp_ratio *r);
 /*
- * rp_ratio_find() for a run that tests `looks` times, with more pairs each
+ * rp_ratio_compute() for a run that tests `looks` times, with more pairs each
  * time. Each interval is wider, so that in 99 percent of runs every interval
  * has the median. The numbers of pairs must be fixed beforehand.
  */

@@ -17,7 +17,7 @@
 #include "core/caps.h"
 #include "core/method.h"
 #include "fabtests/benchmarks/bench.h"
-#include "util/query.h"
+#include "util/query_class.h"
 
 /* Samples of one turn: enough to be warm, few enough to alternate. */
 #define TURN_SAMPLES 64
@@ -174,8 +174,8 @@ static void query_target(struct bench *b)
 	b->attr.size = sizeof(b->attr);
 	b->attr.why = b->attr_why;
 	b->attr.why_size = sizeof(b->attr_why);
-	ret = rp_query(e->f.ops, e->f.ep, e->peer, e->key,
-		       FI_RPMEM_CLASS_DEFAULT, &b->attr, &b->reached);
+	ret = rp_query_class(e->f.ops, e->f.ep, e->peer, e->key,
+			     FI_RPMEM_CLASS_DEFAULT, &b->attr, &b->reached);
 	bench_set_mode(b, BENCH_IDLE);
 	if (ret) {
 		b->attr.size = 0;

@@ -7,10 +7,11 @@
 #include "crash_oracle.h"
 
 /*
- * The provider has no such method, but verdicts.tsv has rows for it. To check
- * the model and the oracle against these rows, the simulated programs use the
- * base provider directly: each write is a message whose receive buffer is the
- * write's address.
+ * The provider has no method by messages that stay in their receive buffers,
+ * but verdicts.tsv has rows for it. To check the model and the oracle against
+ * these rows, the simulated programs use the base provider directly: each write
+ * is a message, for which the target posts the write's destination as the
+ * buffer.
  */
 
 /* Post the receives of all messages and of all replies. */

@@ -475,7 +475,10 @@ static enum rp_class class_promised(const struct oracle *o,
 	return weak < c->window ? weak : c->window;
 }
 
-/* Is "b survives only with a" promised now? A fact may have weakened. */
+/*
+ * Does the target still promise that b survives only if a does? A fact of the
+ * host on which the promise rests may have become weaker.
+ */
 static bool order_promised(const struct oracle *o,
 			   const struct oracle_op *second)
 {

@@ -97,8 +97,8 @@ void oracle_weakened(struct oracle *o);
 /* Record that the target must have noticed the weakened fact by now. */
 void oracle_noticed(struct oracle *o, unsigned int step);
 /*
- * Record that the region was registered again before the target noticed the
- * weaker fact: nothing flushes the earlier writes.
+ * Record that the region was registered again before the target noticed that a
+ * fact of its host had become weaker. Nobody flushes the writes before that.
  */
 void oracle_registered(struct oracle *o, unsigned int step);
 /* Record that the agent copies the bytes of this write out of its message. */

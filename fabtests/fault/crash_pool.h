@@ -84,8 +84,8 @@ extern struct choices choices;
 
 uint64_t pool_mix_hash(uint64_t z);
 /*
- * Connect the provider to the simulated host. Returns the number of orders to
- * try of each program: runs, or long_runs if RP_LONG is 1.
+ * Connect the provider to the simulated host. Returns in how many orders of its
+ * events to run each program: runs, or long_runs if RP_LONG is 1.
  */
 unsigned int pool_setup(unsigned int runs, unsigned int long_runs);
 /* Print how many programs passed and failed. Returns the exit status. */

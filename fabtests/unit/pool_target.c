@@ -8,7 +8,7 @@
 #include "core/status.h"
 #include "libpool/group_open.h"
 #include "pool_target.h"
-#include "util/query.h"
+#include "util/query_class.h"
 
 static struct pool_target *the_target;
 
@@ -62,7 +62,7 @@ static ssize_t write_post(struct fid_ep *ep, const struct fi_msg_rma *msg,
 }
 
 /* Operation number of the newest zeros that the journal has for a cell. */
-static uint64_t zeros_of_cell(struct pool_target *t, unsigned int cell)
+static uint64_t zeroed_bytes_of_cell(struct pool_target *t, unsigned int cell)
 {
 	struct rp_journal *j = &t->pool.journal;
 
@@ -102,7 +102,7 @@ static ssize_t zero_post(struct fid_ep *ep, const struct fi_rpmem_msg *msg,
 			p.zeros[i] = number;
 	} else {
 		for (unsigned int i = 0; i < p.n; i++)
-			p.zeros[i] = zeros_of_cell(t, p.at + i);
+			p.zeros[i] = zeroed_bytes_of_cell(t, p.at + i);
 	}
 	return add_post(p);
 }
@@ -176,9 +176,9 @@ int rp_fabric_cq_error(struct rp_fabric *f, struct fi_cq_err_entry *entry,
 }
 
 /* No operation of this target fails for its class. */
-int rp_query(struct fi_rpmem_ops *ops, struct fid_ep *ep, fi_addr_t peer,
-	     uint64_t key, enum fi_rpmem_class required,
-	     struct fi_rpmem_attr *attr, enum rp_class *reached)
+int rp_query_class(struct fi_rpmem_ops *ops, struct fid_ep *ep, fi_addr_t peer,
+		   uint64_t key, enum fi_rpmem_class required,
+		   struct fi_rpmem_attr *attr, enum rp_class *reached)
 {
 	return -FI_ENOSYS;
 }

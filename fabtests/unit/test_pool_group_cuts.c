@@ -121,9 +121,9 @@ static void heal(void)
 }
 
 /*
- * Whether the writer needs the members that are cut off: a group is created
- * with all members, and afterwards k must be current. A second writer reaches
- * all.
+ * Whether the writer has to wait for the members that are cut off. The creation
+ * of a group needs all members; later, k current ones are enough. No member is
+ * cut off from a second writer.
  */
 static bool waits_for_members(enum second second, unsigned int mask)
 {

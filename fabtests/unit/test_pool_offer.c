@@ -12,7 +12,7 @@
 #include "core/status.h"
 #include "core/wire.h"
 #include "libpool/pool.h"
-#include "util/query.h"
+#include "util/query_class.h"
 #include "util/setup_server.h"
 
 static struct rp_setup_export offered;
@@ -32,9 +32,9 @@ int rp_setup_open(const struct rp_setup_target *t, const char *name,
 	return 0;
 }
 
-int rp_query(struct fi_rpmem_ops *ops, struct fid_ep *ep, fi_addr_t peer,
-	     uint64_t key, enum fi_rpmem_class required,
-	     struct fi_rpmem_attr *attr, enum rp_class *reached)
+int rp_query_class(struct fi_rpmem_ops *ops, struct fid_ep *ep, fi_addr_t peer,
+		   uint64_t key, enum fi_rpmem_class required,
+		   struct fi_rpmem_attr *attr, enum rp_class *reached)
 {
 	attr->len = offered.len;
 	attr->prov_errno = query_status;

@@ -454,7 +454,7 @@ static void submit_ok(struct pool_target *t, struct rpmem_pool_op *op)
 	cr_assert_eq(rpmem_pool_submit(&t->pool, op), 0);
 }
 
-static void *poll_without_end(void *pool)
+static void *poll_forever(void *pool)
 {
 	struct rpmem_pool_op *done[1];
 
@@ -473,8 +473,7 @@ Test(pool_work, poll_of_an_ended_pool_lets_others_in, .timeout = LIMIT)
 	t->pool.state = LINK_ENDED;
 	t->pool.now.ret = -ESTALE;
 	t->pool.reason = "another client took the pool";
-	cr_assert_eq(pthread_create(&poller, NULL, poll_without_end, &t->pool),
-		     0);
+	cr_assert_eq(pthread_create(&poller, NULL, poll_forever, &t->pool), 0);
 	for (bool polling = false; !polling;) {
 		pthread_mutex_lock(&t->pool.lock);
 		polling = t->pool.polling;

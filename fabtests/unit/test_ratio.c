@@ -22,7 +22,7 @@ static enum rp_verdict judge(double m, double spread, size_t n)
 
 		v[i] = m + spread * (2 * at - 1);
 	}
-	rp_ratio_find(v, n, &r);
+	rp_ratio_compute(v, n, &r);
 	return rp_ratio_judge(&r, RP_RATIO_WORTH);
 }
 
@@ -55,12 +55,12 @@ Test(ratio, inside_the_noise_is_unknown)
 Test(ratio, too_few_pairs_are_unknown)
 {
 	cr_assert_eq(judge(2.0, 0.01, 7), RP_VERDICT_UNKNOWN);
-	cr_assert_eq(rp_ratio_find(v, 7, &r), -ENODATA);
+	cr_assert_eq(rp_ratio_compute(v, 7, &r), -ENODATA);
 	cr_assert(isinf(r.high) && r.low == 0);
 	cr_assert_float_eq(r.median, 2.0, 1e-9);
 	cr_assert_eq(judge(2.0, 0.01, 8), RP_VERDICT_HOLDS);
-	cr_assert_eq(rp_ratio_find(v, 8, &r), 0);
-	cr_assert_eq(rp_ratio_find(v, 0, &r), -ENODATA);
+	cr_assert_eq(rp_ratio_compute(v, 8, &r), 0);
+	cr_assert_eq(rp_ratio_compute(v, 0, &r), -ENODATA);
 	cr_assert_eq(rp_ratio_judge(&r, RP_RATIO_WORTH), RP_VERDICT_UNKNOWN);
 }
 
@@ -75,7 +75,7 @@ Test(ratio, interval_has_the_ranks_of_the_sign_test)
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
 		for (size_t k = 0; k < t[i].n; k++)
 			v[k] = (double)(t[i].n - k);
-		cr_assert_eq(rp_ratio_find(v, t[i].n, &r), 0);
+		cr_assert_eq(rp_ratio_compute(v, t[i].n, &r), 0);
 		cr_assert_eq(r.low, (double)t[i].low, "%zu: %f", t[i].n, r.low);
 		cr_assert_eq(r.high, (double)t[i].high, "%zu: %f", t[i].n,
 			     r.high);
@@ -90,7 +90,7 @@ Test(ratio, looks_share_the_chance_to_miss)
 	cr_assert_eq(rp_ratio_look(v, 8, 2, &r), -ENODATA);
 	cr_assert_eq(rp_ratio_look(v, 9, 2, &r), 0);
 	cr_assert(r.low == 1 && r.high == 9);
-	cr_assert_eq(rp_ratio_find(v, 24, &r), 0);
+	cr_assert_eq(rp_ratio_compute(v, 24, &r), 0);
 	cr_assert(r.low == 6 && r.high == 19, "%f %f", r.low, r.high);
 	cr_assert_eq(rp_ratio_look(v, 24, 2, &r), 0);
 	cr_assert(r.low == 5 && r.high == 20, "%f %f", r.low, r.high);
@@ -102,6 +102,6 @@ Test(ratio, outliers_do_not_decide)
 	judge(1.0, 0.01, PAIRS);
 	v[0] = 1000;
 	v[1] = 500;
-	cr_assert_eq(rp_ratio_find(v, PAIRS, &r), 0);
+	cr_assert_eq(rp_ratio_compute(v, PAIRS, &r), 0);
 	cr_assert_eq(rp_ratio_judge(&r, RP_RATIO_WORTH), RP_VERDICT_NOT);
 }

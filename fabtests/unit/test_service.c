@@ -138,7 +138,7 @@ Test(service, only_the_journal_gets_levels)
 	cr_assert_str_eq(rp_service_prefix(RP_SERVICE_ERROR), "");
 }
 
-/* Write one line of a provider at each level, and the journal's copy of it. */
+/* Log a message at each level as a provider does; get what stderr receives. */
 static void fabric_lines(char *got, size_t len)
 {
 	const struct fi_provider prov = {.name = "one"};

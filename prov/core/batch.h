@@ -125,8 +125,8 @@ int rp_batch_add(struct rp_batch *b, const struct rp_job_range *range);
 int rp_batch_add_then(struct rp_batch *b, const struct rp_job *job);
 
 /*
- * Add to b the job's ordered store and the ranges whose flush blocks or is
- * long, and to cheap, which may be b, the other ranges. 0 or -ENOMEM.
+ * Split a job: its ordered store, and ranges whose flush blocks or takes long,
+ * go to b, the other ranges to cheap, which may be b. 0 or -ENOMEM.
  */
 int rp_batch_merge(struct rp_batch *cheap, struct rp_batch *b,
 		   const struct rp_job *job);

@@ -45,8 +45,8 @@ static bool bytes_count(const struct rp_wire_range *r, size_t n, size_t element,
 }
 
 /*
- * The bytes of the effect, behind the ranges: *head of its fixed part, then
- * *bytes of each array. -EINVAL: the effect is invalid with these ranges.
+ * Compute the length of the effect, which follows the ranges: *head for its
+ * fixed part and *bytes for each array. -EINVAL: not valid with these ranges.
  */
 static int effect_len(const struct rp_wire_request *m,
 		      const struct rp_wire_range *r, size_t *head,

@@ -194,9 +194,9 @@ int crash_tree_make(struct crash_tree *t, const struct crash_history *h,
 	for (uint32_t n = 0; ok && n < end; n++) {
 		const struct crash_step *e = &l->events[n];
 
-		if (crash_is_data(e))
+		if (crash_step_is_data(e))
 			ok = apply_data(t, i, n);
-		else if (crash_is_meta(e) &&
+		else if (crash_step_is_meta(e) &&
 			 (n < l->base || h->meta_made[n] <= i->meta))
 			ok = apply_meta(t, e);
 		else if (e->kind == CRASH_TRUNCATE &&

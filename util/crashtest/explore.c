@@ -138,7 +138,7 @@ static int follow_links(struct crash_test *t)
 		const struct crash_step *e = &l->events[n];
 		const char *path, *to;
 
-		if (!crash_is_meta(e) || e->kind == CRASH_UNLINK ||
+		if (!crash_step_is_meta(e) || e->kind == CRASH_UNLINK ||
 		    e->inode >= l->inode_count ||
 		    !S_ISLNK(l->inodes[e->inode].mode) ||
 		    e->target == CRASH_NO_DATA)

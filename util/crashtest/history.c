@@ -177,9 +177,9 @@ static bool pass_events(struct pass *p)
 		const struct crash_step *e = &l->events[n];
 
 		h->first_piece[n] = (uint32_t)h->piece_count;
-		if (crash_is_data(e) && !change_data(p, n))
+		if (crash_step_is_data(e) && !change_data(p, n))
 			return false;
-		if (crash_is_meta(e))
+		if (crash_step_is_meta(e))
 			change_meta(p, n);
 		if (e->kind == CRASH_TRUNCATE && e->offset > h->sizes[e->inode])
 			h->sizes[e->inode] = e->offset;
@@ -251,7 +251,7 @@ uint32_t crash_durable_at(const struct crash_history *h, uint32_t event)
 
 	if (event < h->log->base)
 		return event;
-	if (crash_is_meta(&h->log->events[event]))
+	if (crash_step_is_meta(&h->log->events[event]))
 		return meta_durable_at(h, event);
 	for (uint32_t i = h->first_piece[event]; i < h->first_piece[event + 1];
 	     i++) {

@@ -61,7 +61,7 @@ static json_t *event_json(const struct crash_history *h, uint32_t n)
 	const struct crash_log *l = h->log;
 	const struct crash_step *e = &l->events[n];
 	const uint64_t length = e->length > INT64_MAX ? 0 : e->length;
-	const uint32_t durable = crash_is_data(e) || crash_is_meta(e)
+	const uint32_t durable = crash_step_is_data(e) || crash_step_is_meta(e)
 					 ? crash_durable_at(h, n)
 					 : CRASH_NONE;
 

@@ -154,7 +154,7 @@ static bool event_ok(const struct crash_log *l, const struct crash_step *e)
 		return false;
 	if (e->kind == CRASH_SYNC)
 		return true;
-	if (crash_is_data(e) || e->kind == CRASH_ACK) {
+	if (crash_step_is_data(e) || e->kind == CRASH_ACK) {
 		if (e->length > l->byte_count ||
 		    e->data > l->byte_count - e->length ||
 		    e->offset > INT64_MAX - e->length)

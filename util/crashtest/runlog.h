@@ -74,17 +74,17 @@ void crash_log_free(struct crash_log *l);
 int crash_log_save(const struct crash_log *l, const char *path);
 int crash_log_load(struct crash_log *l, const char *path);
 
-static inline bool crash_is_data(const struct crash_step *e)
+static inline bool crash_step_is_data(const struct crash_step *e)
 {
 	return e->kind == CRASH_WRITE || e->kind == CRASH_STORE;
 }
 
-static inline bool crash_is_meta(const struct crash_step *e)
+static inline bool crash_step_is_meta(const struct crash_step *e)
 {
 	return e->kind >= CRASH_TRUNCATE && e->kind <= CRASH_EXCHANGE;
 }
 
-static inline bool crash_is_flush(const struct crash_step *e)
+static inline bool crash_step_is_flush(const struct crash_step *e)
 {
 	return e->kind == CRASH_FLUSH || e->kind == CRASH_SYNC;
 }

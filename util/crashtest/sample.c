@@ -296,8 +296,8 @@ static bool is_telling(const struct crash_log *l, size_t n)
 	const struct crash_step *e = &l->events[n];
 
 	return n + 1 == l->event_count || e->kind == CRASH_ACK ||
-	       crash_is_meta(e) || crash_is_flush(e) ||
-	       crash_is_flush(&l->events[n + 1]);
+	       crash_step_is_meta(e) || crash_step_is_flush(e) ||
+	       crash_step_is_flush(&l->events[n + 1]);
 }
 
 static size_t common_divisor(size_t a, size_t b)

@@ -13,7 +13,7 @@
 #include "rpmem/ext.h"
 #include "util/clock.h"
 #include "libpool/pool.h"
-#include "util/query.h"
+#include "util/query_class.h"
 #include "util/setup_server.h"
 
 /* Check that the daemon still offers the pool that was opened. */
@@ -108,8 +108,8 @@ static int query_agent(struct rpmem_pool *p, struct offer *o)
 		.why = why,
 		.why_size = sizeof(why),
 	};
-	ret = rp_query(p->f.ops, p->f.ep, o->peer, o->ex.key, p->required,
-		       &o->attr, &o->class);
+	ret = rp_query_class(p->f.ops, p->f.ep, o->peer, o->ex.key, p->required,
+			     &o->attr, &o->class);
 	o->attr.why = NULL;
 	if (ret == -EMFILE || ret == -ENFILE)
 		return rp_err(o->err, p->now.ex.len ? -EAGAIN : ret,

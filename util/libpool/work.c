@@ -9,7 +9,7 @@
 #include "core/status.h"
 #include "core/thread.h"
 #include "util/clock.h"
-#include "util/query.h"
+#include "util/query_class.h"
 #include "libpool/pool.h"
 
 /* Milliseconds between checks of deadlines. */
@@ -643,8 +643,8 @@ static void class_reason(struct rpmem_pool *p, char *text)
 	};
 	enum rp_class class;
 
-	if (rp_query(p->f.ops, p->f.ep, p->now.peer, p->now.ex.key, p->required,
-		     &attr, &class) ||
+	if (rp_query_class(p->f.ops, p->f.ep, p->now.peer, p->now.ex.key,
+			   p->required, &attr, &class) ||
 	    fi_rpmem_status(attr.prov_errno) != FI_RPMEM_ST_CLASS)
 		return;
 	rp_err(text, 0,

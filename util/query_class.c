@@ -3,11 +3,11 @@
 #include "config.h"
 
 #include "rpmem/ext.h"
-#include "util/query.h"
+#include "util/query_class.h"
 
-int rp_query(struct fi_rpmem_ops *ops, struct fid_ep *ep, fi_addr_t peer,
-	     uint64_t key, enum fi_rpmem_class required,
-	     struct fi_rpmem_attr *attr, enum rp_class *reached)
+int rp_query_class(struct fi_rpmem_ops *ops, struct fid_ep *ep, fi_addr_t peer,
+		   uint64_t key, enum fi_rpmem_class required,
+		   struct fi_rpmem_attr *attr, enum rp_class *reached)
 {
 	struct fi_rpmem_attr stronger;
 	enum fi_rpmem_class encoded;
