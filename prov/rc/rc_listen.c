@@ -35,14 +35,10 @@ static void request_reject(struct rp_rc *rc, struct rp_rc_request *q)
 	rc->ops->reject(rc, request_take(rc, q), NULL, 0);
 }
 
-/*
- * A number for an IPv4 address or an IPv6 /64 network; in the one network of
- * link-local addresses, for the interface identifier. 0: other families.
- */
+/* A number for an IPv4 address or an IPv6 /64 network; 0: other families. */
 static uint64_t number_source(const struct sockaddr *peer)
 {
 	const union rp_rc_addr *a = (const union rp_rc_addr *)peer;
-	const uint8_t *at;
 	uint64_t net;
 	uint32_t v4;
 
@@ -56,9 +52,7 @@ static uint64_t number_source(const struct sockaddr *peer)
 		memcpy(&v4, &a->in6.sin6_addr.s6_addr[12], sizeof(v4));
 		return 1ull << 32 | v4;
 	}
-	at = a->in6.sin6_addr.s6_addr;
-	at += IN6_IS_ADDR_LINKLOCAL(&a->in6.sin6_addr) ? sizeof(net) : 0;
-	memcpy(&net, at, sizeof(net));
+	memcpy(&net, &a->in6.sin6_addr, sizeof(net));
 	return net ? net : 1;
 }
 
