@@ -184,6 +184,7 @@ Test(session_op, notified_visible_write_is_a_write_and_a_request)
 Test(session_op, visible_write_without_read_access_needs_a_reply)
 {
 	bed.unreadable = true;
+	bed.chan.flags |= RP_CHANNEL_DELIVERS_BY_READ;
 	bed_post(op_write(&a, 2, 0, 64, RP_LEVEL_VISIBLE));
 	cr_assert(!bed_see_kind(RP_CHANNEL_WRITE)->delivered);
 	bed_see_request(RP_EFFECT_NONE);
@@ -197,6 +198,17 @@ Test(session_op, visible_write_without_read_access_needs_a_reply)
 	cr_assert_eq(bed.s->unplaced.n, 0);
 	bed_post(op_write(&a, 2, 0, 4096, 0));
 	bed_see_kind(RP_CHANNEL_WRITE);
+	bed_see_nothing();
+	bed_done_all();
+	expect_ok(&a);
+}
+
+/* A channel that proves placement without a READ needs no right to read. */
+Test(session_op, visible_write_without_read_access_over_tcp)
+{
+	bed.unreadable = true;
+	bed_post(op_write(&a, 2, 0, 64, RP_LEVEL_VISIBLE));
+	cr_assert(bed_see_kind(RP_CHANNEL_WRITE)->delivered);
 	bed_see_nothing();
 	bed_done_all();
 	expect_ok(&a);

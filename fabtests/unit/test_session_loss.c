@@ -145,7 +145,10 @@ Test(session, connections_abort_unless_closed_on_purpose)
 	bed_open(1);
 	rp_session_disconnect(bed.s, RP_ST_CANCELED, 0);
 	cr_assert_not(bed.chan.flags & RP_CHANNEL_ABORTS);
-	cr_assert_eq(bed.ncloses, 3);
+	bed_open(1);
+	rp_session_disconnect(bed.s, RP_ST_CANCELED, ECONNRESET);
+	cr_assert(bed.chan.flags & RP_CHANNEL_ABORTS, "the peer is gone");
+	cr_assert_eq(bed.ncloses, 4);
 }
 
 Test(session, failed_operation_ends_the_connection)

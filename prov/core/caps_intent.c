@@ -72,7 +72,7 @@ int rp_caps_intent(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 			most = intent_by_memory(here.memory);
 	}
 	if (n < 0 && !feof(f)) {
-		ret = -EIO;
+		ret = errno == ENOMEM ? -ENOMEM : -EIO;
 		rp_caps_fmt(why, RP_WHY_LEN, "cannot read /proc/self/maps");
 	}
 	free(line);

@@ -81,6 +81,8 @@ enum rp_channel_flags {
 	RP_CHANNEL_LOCAL_MR = 8,
 	/* Set by the owner: the end of the connection discards unsent bytes. */
 	RP_CHANNEL_ABORTS = 16,
+	/* A read behind a write with `delivered` proves its placement. */
+	RP_CHANNEL_DELIVERS_BY_READ = 32,
 };
 
 struct rp_channel_ops {

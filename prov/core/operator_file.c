@@ -341,7 +341,8 @@ static int read_file(struct reader *r)
 			ret = read_line(r, s);
 	}
 	if (!ret && !feof(f))
-		ret = refuse_as(r, -EIO, "cannot be read");
+		ret = refuse_as(r, errno == ENOMEM ? -ENOMEM : -EIO,
+				"cannot be read");
 	free(s);
 	fclose(f);
 	return ret;

@@ -329,7 +329,7 @@ static void connection_end(struct rp_session *s, enum rp_status st,
 	s->end_due = false;
 	s->batch = NULL;
 	/* Closed on purpose: completed writes must still arrive. */
-	if (st == RP_ST_CANCELED)
+	if (st == RP_ST_CANCELED && !detail)
 		s->channel->flags &= ~(uint32_t)RP_CHANNEL_ABORTS;
 	rp_channel_close(s->channel);
 	s->channel = NULL;

@@ -115,7 +115,9 @@ static int make_data(struct rp_op *op)
 			return -ENOMEM;
 		p->chan.kind = op->kind == RP_OP_READ ? RP_CHANNEL_READ
 						      : RP_CHANNEL_WRITE;
-		op->priv.by_reply |= g->g.unreadable;
+		op->priv.by_reply |=
+			g->g.unreadable &&
+			s->channel->flags & RP_CHANNEL_DELIVERS_BY_READ;
 		p->chan.delivered = needs_delivery(op, r, g);
 		p->last_data = i + 1 == op->nranges;
 		set_remote(p, g, r->addr, r->len);

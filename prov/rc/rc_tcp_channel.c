@@ -89,8 +89,8 @@ void rp_tcp_shut(struct rp_rc_channel *c)
 		  NULL);
 	/* connect() to no address sends RST, even if a child has the socket. */
 	if (c->base.flags & RP_CHANNEL_ABORTS)
-		connect(t->fd, &(struct sockaddr){.sa_family = AF_UNSPEC},
-			sizeof(struct sockaddr));
+		(void)connect(t->fd, &(struct sockaddr){.sa_family = AF_UNSPEC},
+			      sizeof(struct sockaddr));
 	rp_tcp_close(t->fd);
 	t->fd = -1;
 	f->nopen -= t->registered;

@@ -207,7 +207,8 @@ static int verbs_open(struct rp_rc *rc, char *why, size_t why_size)
 
 	if (ret)
 		return ret;
-	rc->flags = RP_CHANNEL_FENCES | RP_CHANNEL_LOCAL_MR;
+	rc->flags = RP_CHANNEL_FENCES | RP_CHANNEL_LOCAL_MR |
+		    RP_CHANNEL_DELIVERS_BY_READ;
 	rc->inject = INJECT;
 	rc->local_mr = true;
 	rc->shared = SRQ_SIZE;

@@ -156,7 +156,7 @@ static void delete_record(struct rp_av *av, struct rp_av_record *k)
 
 	LIST_FOREACH (ep, &av->dom->eps, link)
 		if (ep->av == av)
-			rp_private_remove_dest(ep, k->addr);
+			rp_private_remove_dest(ep, k->addr, 0);
 	HASH_DEL(av->records, k);
 	free(k);
 }

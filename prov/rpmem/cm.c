@@ -3,11 +3,11 @@
 #include "rpmem/cm.h"
 
 /* The end of an endpoint's connection also ends its private connections. */
-void rp_cm_set_connected(struct rp_ep *ep, bool connected)
+void rp_cm_set_connected(struct rp_ep *ep, bool connected, uint32_t error)
 {
 	pthread_mutex_lock(&ep->dom->lock);
 	if (ep->connected && !connected) {
-		rp_private_remove_dest(ep, FI_ADDR_UNSPEC);
+		rp_private_remove_dest(ep, FI_ADDR_UNSPEC, error);
 		rp_target_close_peer(ep);
 	}
 	ep->connected = connected;
@@ -75,7 +75,7 @@ static int cm_shutdown(struct fid_ep *fid, uint64_t flags)
 
 	if (!ep)
 		return -FI_ENOSYS;
-	rp_cm_set_connected(ep, false);
+	rp_cm_set_connected(ep, false, 0);
 	return fi_shutdown(ep->base, flags);
 }
 

@@ -39,7 +39,7 @@ void rp_eq_del_fid_pair(struct rp_eq_fid_pair *n);
 
 /* --- cm.c --- */
 
-/* Record that an endpoint was connected, or that its connection has ended. */
-void rp_cm_set_connected(struct rp_ep *ep, bool connected);
+/* Record an endpoint's connection, its loss (error: errno), or its end (0). */
+void rp_cm_set_connected(struct rp_ep *ep, bool connected, uint32_t error);
 
 #endif

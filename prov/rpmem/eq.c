@@ -112,7 +112,7 @@ static void translate_fid(uint32_t event, struct fi_eq_cm_entry *e)
 	} else if (ours) {
 		rp_cm_set_connected(
 			rp_container_of(ours, struct rp_ep, fid.fid),
-			event == FI_CONNECTED);
+			event == FI_CONNECTED, ECONNRESET);
 	}
 	if (ours)
 		e->fid = ours;
@@ -158,7 +158,8 @@ static ssize_t eq_readerr(struct fid_eq *fid, struct fi_eq_err_entry *buf,
 	ours = find_program_fid(buf->fid);
 	if (ours && ours->fclass == FI_CLASS_EP)
 		rp_cm_set_connected(
-			rp_container_of(ours, struct rp_ep, fid.fid), false);
+			rp_container_of(ours, struct rp_ep, fid.fid), false,
+			ECONNRESET);
 	if (ours)
 		buf->fid = ours;
 	pthread_mutex_unlock(&fid_pairs_lock);

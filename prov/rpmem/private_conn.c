@@ -591,7 +591,7 @@ static void free_dests(struct rp_ep *ep, struct rp_dest *l)
 	ep->last_dest = NULL;
 }
 
-void rp_private_remove_dest(struct rp_ep *ep, fi_addr_t dest)
+void rp_private_remove_dest(struct rp_ep *ep, fi_addr_t dest, uint32_t error)
 {
 	struct rp_private *p = ep->dom->private;
 	struct rp_dest *first, *l;
@@ -605,7 +605,7 @@ void rp_private_remove_dest(struct rp_ep *ep, fi_addr_t dest)
 		/* Another fi_addr_t still names this peer. */
 		if (l->peer->ndests > 1)
 			continue;
-		rp_session_disconnect(l->peer->session, RP_ST_CANCELED, 0);
+		rp_session_disconnect(l->peer->session, RP_ST_CANCELED, error);
 		unlist_peer(p, l->peer);
 	}
 	free_dests(ep, first);

@@ -256,7 +256,7 @@ int rp_private_post(struct rp_dom *dom, struct rp_session *s, struct rp_op *op);
  * endpoint lost its peer: disconnect the sessions with dest (RP_ST_CANCELED),
  * but keep them to be found by address and port.
  */
-void rp_private_remove_dest(struct rp_ep *ep, fi_addr_t dest);
+void rp_private_remove_dest(struct rp_ep *ep, fi_addr_t dest, uint32_t error);
 /*
  * With dom->lock: close an endpoint's sessions while its queues and counters
  * are still bound. Its tasks fail (RP_ST_CANCELED or RP_ST_INDETERMINATE).
