@@ -102,13 +102,15 @@ static int find_path(const struct rp_one_shot *o, const char *name, char **path,
 	return RP_EXIT_FAILED;
 }
 
-/* Parse one line of a pool set file. */
+/* Parse one line of a pool set file: a comment begins at '#' anywhere in it. */
 static int parse_line(struct set *s, const char *path, char *line, char *err)
 {
-	char *rest, *word = strtok_r(line, " \t\n", &rest), *part, *more;
+	char *rest, *word, *part, *more;
 	const char *other = "one part with its size and absolute path";
 
-	if (!word || *word == '#')
+	line[strcspn(line, "#")] = 0;
+	word = strtok_r(line, " \t\n", &rest);
+	if (!word)
 		return 0;
 	part = strtok_r(NULL, " \t\n", &rest);
 	more = strtok_r(NULL, " \t\n", &rest);

@@ -192,8 +192,9 @@ int pull_ledger_load(const char *path, struct pull_cfg *cfg,
 		ret = -EINVAL;
 	if (ret == -ERANGE)
 		rp_err(err, ret,
-		       "line 1 of ledger '%s' is damaged: an area has 64K to "
-		       "1G, and not %" PRIu64 " bytes",
+		       "line 1 of ledger '%s' is damaged: an area is a "
+		       "multiple of 8K from 64K to 1G, and not %" PRIu64
+		       " bytes",
 		       path, cfg->area);
 	else if (ret)
 		rp_err(err, ret, "'%s' is no ledger of fi_rpmem_plugpull",

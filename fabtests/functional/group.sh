@@ -264,8 +264,8 @@ refused "k=4 is more than 3 members; give k=3 or less" "$G;k=4" share
 refused "give ;k=N" "$G;n=2" share
 refused "is given twice; name each member once" "$(at a),$(at a),$(at c)" share
 refused "opened by its writer" "$G" observe
-refused "names an empty member; give HOST:POOL" "$(at a),,$(at c)" share
-refused "names an empty member" ",$(at a),$(at c)" share
+refused "an empty member: give HOST:POOL" "$(at a),,$(at c)" share
+refused "an empty member" ",$(at a),$(at c)" share
 refused "give ;k=N" "$G;k=4294967298" share
 refused "leave out 'group='" "group=$G;k=2" share
 refused "leave out 'group='" "group=$(at a)" share

@@ -114,15 +114,16 @@ static int parse(struct pool_group *pg, const char *where, unsigned int *k)
 		const size_t len = strcspn(s, ",;");
 
 		if (n == GROUP_MEMBERS)
-			return pool_error(-EINVAL,
-					  "'%s' has more than the %d members "
-					  "that a group can have; leave some "
-					  "out",
-					  where, GROUP_MEMBERS);
+			return pool_error(
+				-EINVAL,
+				"a group has at most %d members; leave "
+				"some out of '%s'",
+				GROUP_MEMBERS, where);
 		if (!len)
 			return pool_error(-EINVAL,
-					  "'%s' names an empty member; give "
-					  "HOST:POOL,HOST:POOL,...",
+					  "an empty member: give "
+					  "HOST:POOL,HOST:POOL,... in place of "
+					  "'%s'",
 					  where);
 		pg->pools[n].where = strndup(s, len);
 		if (!pg->pools[n].where)
@@ -260,8 +261,8 @@ static int open_once(struct rpmem_pool **pool, const char *where,
 			&pg->background, NULL, pool_group_background, pg);
 		if (!pg->background_runs)
 			ret = pool_error(-ENOMEM,
-					 "no thread for group '%s': allow more "
-					 "processes (ulimit -u)",
+					 "no thread: allow more processes "
+					 "(ulimit -u), for group '%s'",
 					 where);
 	}
 	if (ret) {

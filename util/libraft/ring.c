@@ -106,7 +106,8 @@ void ring_send(struct peer *p, unsigned char *message, size_t len,
 	int ret;
 
 	h->seq = r->seq;
-	if (!entries)
+	/* No thread may start once io_close() counts those that it awaits. */
+	if (!entries || p->b->closing)
 		return;
 	if (r->state == RING_CLOSED)
 		open_ring(p);

@@ -238,7 +238,8 @@ bool rpc_result_decode(uint64_t seed, const unsigned char *from, uint64_t room,
  * header, of any process: both are right even if the header's own call was
  * never acknowledged. The entries after that head still exist, because space is
  * reused only up to the head in a durable header. The process that has the ring
- * found all entries before first_n. If life is 0, no process has used the ring.
+ * found all entries before first_n. If the incarnation is 0, no process has
+ * used the ring.
  */
 void rpc_head_find(const struct rpc_super *s, const unsigned char *ring,
 		   struct rpc_cursor *c, uint64_t *durable)

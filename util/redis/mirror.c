@@ -336,12 +336,13 @@ static int upload_new(void)
 }
 
 /*
- * The file in the log that a path names. A path without a folder names the file
- * of a rewrite, which is uploaded under that name.
+ * The file in the log that a path names. Redis names only the file of a rewrite
+ * without a folder; it is in the log under that name.
  */
 static struct file *find_path(const char *path)
 {
-	const char *name = strchr(path, '/') ? rp_mirror_find(path) : path;
+	const bool temp = !strncmp(path, TEMP_PREFIX, strlen(TEMP_PREFIX));
+	const char *name = temp ? path : rp_mirror_find(path);
 
 	return name ? rp_file_find(name) : NULL;
 }
