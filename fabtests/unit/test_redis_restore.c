@@ -6,6 +6,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -218,6 +219,35 @@ Test(redis_folder, removal_of_a_file_of_another_directory_changes_nothing)
 {
 	restore_one();
 	cr_assert_eq(rp_mirror_unlink(below("other/a")), 0);
+	cr_assert_not_null(rp_file_find("a"));
+	cr_assert_eq(nappended, 0);
+	end();
+}
+
+/* Behind CONFIG SET dir the log would miss what Redis acknowledges. */
+Test(redis_folder, file_in_another_directory_of_the_name_is_refused)
+{
+	int fd, other;
+
+	begin();
+	strcpy(rp_mirror_directory, "aof");
+	rp_mirror_log = (struct rpmem_log *)1; /* no call uses it */
+	cr_assert_eq(mkdir(below("aof"), 0700), 0);
+	fd = open(below("aof/x"), O_CREAT | O_RDWR, 0600);
+	other = open(below("y"), O_CREAT | O_RDWR, 0600);
+	cr_assert(fd >= 0 && other >= 0);
+	cr_assert_eq(rp_mirror_sync(fd), -EIO);
+	cr_assert_eq(rp_mirror_sync(other), -ENOENT, "not a file of the AOF");
+	close(fd);
+	close(other);
+	end();
+}
+
+/* A name without a folder is that of a rewrite's file only. */
+Test(redis_folder, file_of_the_log_by_its_bare_name_is_another_one)
+{
+	restore_one();
+	rp_mirror_unlink("a");
 	cr_assert_not_null(rp_file_find("a"));
 	cr_assert_eq(nappended, 0);
 	end();

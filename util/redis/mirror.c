@@ -209,8 +209,21 @@ const char *rp_mirror_find(const char *path)
 	return NULL;
 }
 
-/* The file of a descriptor; NULL: not a file of the directory. */
-static struct file *file_of(int fd, const struct stat *s)
+/* Whether a path is in a directory of the same name elsewhere. */
+static bool is_elsewhere(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	const ptrdiff_t n = (ptrdiff_t)strlen(rp_mirror_directory);
+
+	return slash && slash - path > n && slash[-n - 1] == '/' &&
+	       !strncmp(slash - n, rp_mirror_directory, (size_t)n);
+}
+
+/*
+ * The file of a descriptor. NULL: not a file of the directory (-ENOENT), a file
+ * of Redis behind CONFIG SET dir, which the log does not get (-EIO), -ENOMEM.
+ */
+static struct file *file_of(int fd, const struct stat *s, int *ret)
 {
 	char link[64], path[4096];
 	const char *name;
@@ -224,14 +237,17 @@ static struct file *file_of(int fd, const struct stat *s)
 	pthread_mutex_unlock(&lock);
 	if (f)
 		return f;
+	*ret = -ENOENT;
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
 	n = readlink(link, path, sizeof(path) - 1);
 	if (n < 0)
 		return NULL;
 	path[n] = 0;
 	name = rp_mirror_find(path);
-	if (!name)
+	if (!name) {
+		*ret = is_elsewhere(path) ? -EIO : -ENOENT;
 		return NULL;
+	}
 	f = rp_file_find(name);
 	if (f && f->ino) { /* f is another file with this name */
 		rp_file_drop(f);
@@ -239,6 +255,7 @@ static struct file *file_of(int fd, const struct stat *s)
 	}
 	if (!f)
 		f = rp_file_make(name, 0);
+	*ret = -ENOMEM;
 	if (!f)
 		return NULL;
 	f->ino = s->st_ino;
@@ -255,9 +272,9 @@ int rp_mirror_sync(int fd)
 
 	if (!rp_mirror_log || fstat(fd, &s) || !S_ISREG(s.st_mode))
 		return -ENOENT;
-	f = file_of(fd, &s);
+	f = file_of(fd, &s, &ret);
 	if (!f)
-		return -ENOENT;
+		return ret;
 	if (f->first && f->size == (uint64_t)s.st_size)
 		return 0;
 	ret = append_bytes(f, f->fd, (uint64_t)s.st_size);
