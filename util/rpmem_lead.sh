@@ -30,7 +30,9 @@ die() { echo "rpmem_lead: $*" >&2; exit 125; }
 export ETCDCTL_API=3
 grace=10 # seconds between SIGTERM and SIGKILL
 
-ask() { etcdctl --dial-timeout 2s --command-timeout 3s "$@"; }
+# --command-timeout has no effect on transactions of etcdctl 3.4, which wait for etcd
+# for ever.
+ask() { timeout -k 1 10 etcdctl --dial-timeout 2s --command-timeout 3s "$@"; }
 
 get_group() { ask get --print-value-only "/rpmem/$1"; }
 

@@ -111,6 +111,9 @@ grep -q "db is '$G;k=1'" "$dir/err" || fail "$(cat "$dir/err")"
 put "/rpmem/x" "y' 2>"$dir/err" && fail "set in place of no group"
 grep -q "is no group of pools" "$dir/err" || fail "$(cat "$dir/err")"
 [ "$("$lead" get db)" = "$G;k=2" ] || fail "get"
+ETCDCTL_ENDPOINTS=http://127.0.0.1:1 timeout 60 "$lead" set db "$G;k=1" "$G;k=2" \
+	2>"$dir/err" && fail "set without etcd"
+grep -q "etcd has not set it" "$dir/err" || fail "without etcd: $(cat "$dir/err")"
 
 # The first leader is stopped; the second one gets the lock and the group.
 lead_with one

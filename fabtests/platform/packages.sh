@@ -8,6 +8,10 @@ export DEBIAN_FRONTEND=noninteractive LC_ALL=C
 used() {
 	echo "used: $*"
 }
+# A process that stays would keep the root open, and a failure unseen.
+trap 'kill -KILL $(jobs -p) 2>/dev/null' EXIT
+# A minimal root has no such file, and etcd needs the name.
+[ -e /etc/hosts ] || echo 127.0.0.1 localhost >/etc/hosts
 
 apt-get install -y --no-install-recommends /packages/*.deb
 dpkg -l | awk '/rpmem/ { print $2, $3 }'
