@@ -51,7 +51,7 @@ struct mock_wr {
 struct mock_msg {
 	uint64_t wr_id;
 	size_t len;
-	uint8_t bytes[RP_SIDE_SEND_LEN];
+	uint8_t bytes[RP_SIDE_RECV_LEN];
 };
 struct mock_side {
 	struct side_host host;

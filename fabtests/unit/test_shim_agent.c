@@ -496,6 +496,43 @@ Test(shim_agent, stores_that_a_device_flushes)
 	}
 }
 
+/*
+ * The device has flushed, and the completion is deferred behind a store: the
+ * flush fails nevertheless if the region's weakening is reported first.
+ */
+Test(shim_agent, deferred_flush_of_a_weakened_region_fails)
+{
+	const struct rp_wire_info info = {.status = RP_ST_CLASS,
+					  .why = "the test says so"};
+	struct mock_msg *msg = &m.side.in[0];
+	struct rp_desc d;
+
+	for (int other = 0; other < 2; other++) {
+		begin();
+		d = mock_desc(&m);
+		d.native = RP_DESC_PERSISTENT;
+		cr_assert_eq(mock_add(&m, &d, d.native), 0);
+		cr_assert_eq(atomic_write(1, 128, 1), 0);
+		cr_assert_eq(post_flush(2, 128, 8, P, 0), 0);
+		mock_write(&m, 3, 256, 64, 'b');
+		mock_run(&m);
+		expect_no_more();
+		/* Nothing fails if another region has weakened. */
+		msg->len = (size_t)rp_wire_put_info(
+			msg->bytes, sizeof(msg->bytes),
+			d.key ^ (unsigned int)other, &info);
+		m.side.nin = 1;
+		run_all();
+		expect_next(1, IBV_WC_SUCCESS, RPMEM_WC_ATOMIC_WRITE);
+		expect_next(2, other ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR,
+			    RPMEM_WC_FLUSH);
+		expect_next(3, other ? IBV_WC_SUCCESS : IBV_WC_WR_FLUSH_ERR,
+			    IBV_WC_RDMA_WRITE);
+		cr_assert_eq(post_flush(4, 0, 64, P, 0), other ? 0 : ENOTCONN);
+		end();
+	}
+}
+
 /* Stores that are unaligned, outside, or not allowed fail as on a device. */
 Test(shim_agent, bad_atomic_writes)
 {

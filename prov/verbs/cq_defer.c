@@ -137,6 +137,7 @@ static bool receive_weakening(struct rp_qp *q, uint64_t key, const void *msg,
 			      const struct rp_wire_hdr *hdr)
 {
 	struct rpmem_cq *cq = q->cq;
+	struct rp_deferred_op *op;
 	struct rp_wire_info m;
 
 	if (rp_wire_get_info(msg, hdr, &m) || m.status == RP_ST_OK)
@@ -152,6 +153,12 @@ static bool receive_weakening(struct rp_qp *q, uint64_t key, const void *msg,
 		if (cq->slots[i].q == q &&
 		    rp_defer_weakened(q, cq->slots[i].key))
 			cq->slots[i].forced_status = IBV_WC_REM_ACCESS_ERR;
+	STAILQ_FOREACH (op, &q->side->deferred.ops, link)
+		if (op->kind == RP_DEFERRED_PLAIN &&
+		    rp_defer_weakened(q, op->key)) {
+			op->outcome = RP_DEFERRED_REFUSED;
+			op->status = RP_ST_CLASS;
+		}
 	return true;
 }
 
@@ -169,18 +176,17 @@ static void complete_side_wc(struct rp_slot *s, const struct ibv_wc *wc)
 {
 	struct rp_qp *q = s->q;
 	struct rp_side_end *k = q->side;
-	const unsigned int buf = s->buf;
 	bool well = wc->status == IBV_WC_SUCCESS;
 
 	if (s->kind == RP_SLOT_SEND) {
-		k->tx_free |= 1u << buf;
+		k->tx_free |= 1u << s->buf;
 		if (s->keep_for_doorbell && k->ring_addr)
 			k->hello = s;
 		else
 			rp_slot_free(q->cq, s);
 	} else if (well) {
-		well = receive_message(q, k->rx[buf], wc->byte_len) &&
-		       !q->ops->side_recv(q, wc->wr_id, k->rx[buf]);
+		well = receive_message(q, k->rx[s->buf], wc->byte_len) &&
+		       !q->ops->side_recv(q, wc->wr_id, k->rx[s->buf]);
 	}
 	if (!well)
 		rp_deferred_close(&k->deferred);
@@ -285,6 +291,7 @@ static bool handle_wc(struct rpmem_cq *cq, struct ibv_wc *wc)
 	struct rp_slot *s = rp_slot_of(cq, wc->wr_id);
 	struct rp_qp *q;
 	struct rp_deferred_wc *h;
+	uint64_t key = 0;
 	bool show = true;
 
 	/* Drop a late completion of a side queue pair that has ended. */
@@ -302,6 +309,7 @@ static bool handle_wc(struct rpmem_cq *cq, struct ibv_wc *wc)
 		show = rp_slot_convert_wc(s, wc);
 		h = s->deferred;
 		q = s->q;
+		key = q && wc->status == IBV_WC_SUCCESS ? s->key : 0;
 		if (q && h && wc->status == IBV_WC_SUCCESS) {
 			s->deferred = NULL;
 			h->visible = show;
@@ -317,14 +325,14 @@ static bool handle_wc(struct rpmem_cq *cq, struct ibv_wc *wc)
 	if (wc->status != IBV_WC_SUCCESS)
 		rp_cq_mark_lost(cq, wc->qp_num);
 	q = find_busy_qp(cq, wc->qp_num);
-	if (!q || !show)
+	if (!q || (!show && !key))
 		return show;
 	/* Report receives now: they have no order with sends. */
 	if (wc->status == IBV_WC_SUCCESS && (wc->opcode & IBV_WC_RECV))
 		return true;
 	h = rp_defer_get(cq);
-	h->item.kind = RP_DEFERRED_PLAIN;
-	h->visible = true;
+	h->item.key = key;
+	h->visible = show;
 	h->slot = NULL;
 	defer_wc(q, h, wc);
 	return false;
@@ -447,15 +455,9 @@ int rp_defer_poll(struct rpmem_cq *cq, int num, struct ibv_wc *wc)
 		n = cq->ops->poll(cq->base, k, wc + shown);
 		if (n < 0 || (!n && !poll_rings(cq) && !expire_sides(cq)))
 			break;
-		for (int i = 0, from = shown; i < n; i++) {
-			struct ibv_wc *got = &wc[from + i];
-
-			if (!handle_wc(cq, got))
-				continue;
-			if (&wc[shown] != got)
-				wc[shown] = *got;
-			shown++;
-		}
+		for (int i = 0, from = shown; i < n; i++)
+			if (handle_wc(cq, &wc[from + i]))
+				wc[shown++] = wc[from + i];
 	}
 	return shown || n >= 0 ? shown : n;
 }
@@ -514,14 +516,12 @@ fail:
 void rp_defer_end(struct rp_qp *q)
 {
 	struct rp_deferred_op *i;
-	struct rp_deferred_wc *h;
 
 	if (!q->side)
 		return;
 	while ((i = STAILQ_FIRST(&q->side->deferred.ops))) {
 		STAILQ_REMOVE_HEAD(&q->side->deferred.ops, link);
-		h = (struct rp_deferred_wc *)i;
-		free_deferred(q->cq, h);
+		free_deferred(q->cq, (struct rp_deferred_wc *)i);
 	}
 	if (q->is_busy)
 		LIST_REMOVE(q, busy);
