@@ -157,6 +157,48 @@ Test(agent_facts, class_is_taken_back_within_a_second)
 	cr_assert(strstr(info.why, "found anew"), "%s", info.why);
 }
 
+/* Make eadr a region of ADR memory whose fact `fence` becomes no. */
+static void lose_the_fence(bool shim, enum rp_placement place)
+{
+	struct rp_facts *f = &eadr.r.facts;
+
+	start(NULL);
+	f->domain = RP_DOMAIN_MEMCTRL;
+	f->placement = place;
+	f->fence = RP_YES;
+	eadr.r.choice =
+		rp_method_best(f, rp_methods_allowed(RP_METHOD_AGENT_CLWB));
+	eadr_now = *f;
+	eadr_now.fence = RP_NO;
+	write_source("bad");
+	/* Sessions of the shim have no grants. */
+	rp_agent_close_sessions(g.a);
+	g.a->attr.messages_only = shim;
+	sleep_for(LIMIT);
+}
+
+/*
+ * A peer of the shim reads before it requests a flush. A read that no longer
+ * pushes the adapter's bytes shows them to no agent: no method is left.
+ */
+Test(agent_facts, lost_fence_takes_the_class_from_the_shim)
+{
+	lose_the_fence(true, RP_PLACE_DMA_CACHE);
+	cr_assert_eq(eadr.r.choice.class, RP_CLASS_NONE);
+}
+
+Test(agent_facts, lost_fence_leaves_the_shim_the_bytes_of_a_cpu)
+{
+	lose_the_fence(true, RP_PLACE_CPU_KERNEL);
+	cr_assert_eq(eadr.r.choice.class, RP_CLASS_POWER);
+}
+
+Test(agent_facts, lost_fence_leaves_the_provider_the_agent)
+{
+	lose_the_fence(false, RP_PLACE_DMA_CACHE);
+	cr_assert_eq(eadr.r.choice.class, RP_CLASS_POWER);
+}
+
 Test(agent_facts, change_that_no_class_rests_on_closes_nothing)
 {
 	start(NULL);

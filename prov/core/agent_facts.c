@@ -176,6 +176,11 @@ static int region_review(struct rp_agent *a, struct rp_region *r)
 	if (a->starved)
 		return MAX_LOOKUPS;
 	f = merge_facts(r, &a->lookup.found);
+	/* The shim's reads show the agent the adapter's bytes no longer. */
+	if (a->attr.messages_only && r->facts.fence == RP_YES &&
+	    f.fence != RP_YES && f.placement != RP_PLACE_CPU_USER &&
+	    f.placement != RP_PLACE_CPU_KERNEL)
+		f.limit = RP_LIMIT_NONE;
 	if (!choices_differ(r, &f))
 		return first;
 	region_weaken(a, r, &f);
@@ -292,8 +297,7 @@ bool rp_agent_job_must_wait(const struct rp_job *job)
 
 bool rp_agent_facts_progress(struct rp_agent *a, uint64_t now)
 {
-	bool any =
-		a->review || review_is_due(a, now) ? review_regions(a) : false;
+	bool any = (a->review || review_is_due(a, now)) && review_regions(a);
 	struct rp_region *r, *tmp;
 
 	TAILQ_FOREACH_SAFE(r, &a->flushing_all, link, tmp)

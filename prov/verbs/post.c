@@ -244,17 +244,12 @@ static int send_complete(struct rp_qp *q, size_t *posted)
 	return ret;
 }
 
-static void send_abort(struct rp_qp *q)
-{
-	post_of(q)->nwrs = 0;
-}
-
 const struct rp_qp_ops rp_qp_ops_send = {
 	.start = start_chain,
 	.read = send_read,
 	.write = send_write,
 	.complete = send_complete,
-	.abort = send_abort,
+	.abort = start_chain,
 	.query = query_qp_state,
 	.fail = fail_queue,
 	.poll = poll,
