@@ -243,3 +243,26 @@ bool crash_variant(const struct verdict_cell *cell,
 	}
 	return false;
 }
+
+/*
+ * The provider uses the method with the true facts, chosen by itself or forced:
+ * out->forced is 0 or the method.
+ */
+bool crash_weakening_prepare(const struct verdict_cell *cell,
+			     const struct verdict_method *m,
+			     struct crash_cell *out, enum rp_method *by)
+{
+	struct rp_choice first, only;
+
+	*by = crash_method(cell, m);
+	if (*by == RP_METHOD_NATIVE)
+		out->believed.native = RP_YES;
+	first = rp_method_best(&out->believed, RP_METHODS_BUILT);
+	only = rp_method_best(&out->believed, rp_methods_allowed(*by));
+	out->forced = first.method == *by ? RP_METHOD_REFUSED : *by;
+	return only.class >= out->against && only.method == *by;
+}
+
+void crash_weakening_complete(struct crash_cell *out, enum rp_method by)
+{
+}

@@ -39,6 +39,17 @@ bool crash_weakening(const struct verdict_cell *cell,
 		     const struct verdict_method *m, unsigned int n,
 		     struct crash_cell *out);
 
+/*
+ * Hooks of crash_weakening() that crash_cells.c and crash_shim_cells.c define.
+ * Prepare: *by is the method that makes bytes durable with the true facts of
+ * out->believed; false: these facts forbid it. Complete: the event and its
+ * facts are in *out.
+ */
+bool crash_weakening_prepare(const struct verdict_cell *cell,
+			     const struct verdict_method *m,
+			     struct crash_cell *out, enum rp_method *by);
+void crash_weakening_complete(struct crash_cell *out, enum rp_method by);
+
 /* The method of prov/core that implements a method of verdicts.tsv. */
 enum rp_method crash_method(const struct verdict_cell *cell,
 			    const struct verdict_method *m);

@@ -212,7 +212,8 @@ static bool covers_byte(const struct oracle_op *commit, unsigned int b)
  * withdraws a class by closing connections. An initiator that has not noticed
  * the end may still complete a commit of earlier writes with the former class
  * (ORACLE_WINDOW). Later writes are ORACLE_AFTER, and so are commits posted
- * after a refusal.
+ * after a refusal. With c->stays no connection ends, so the agent's replies to
+ * all requests that were posted later are ORACLE_AFTER.
  */
 static enum oracle_phase phase_of(const struct oracle *o,
 				  const struct oracle_op *commit,
@@ -220,6 +221,11 @@ static enum oracle_phase phase_of(const struct oracle *o,
 {
 	const unsigned int refused = o->refused[commit->init];
 
+	if (o->phase == ORACLE_AFTER && o->cell->by_initiator)
+		return ORACLE_LATE;
+	if (o->phase == ORACLE_AFTER && o->cell->stays)
+		return commit->posted > o->noticed ? ORACLE_AFTER
+						   : ORACLE_WINDOW;
 	if (o->phase == ORACLE_AFTER && write->posted <= o->noticed &&
 	    (!refused || commit->posted <= refused))
 		return ORACLE_WINDOW;
@@ -232,6 +238,7 @@ static void must_set(struct oracle *o, const struct oracle_op *commit,
 	o->must[b][commit->init] = write;
 	o->acked[b][commit->init] = phase_of(o, commit, write);
 	o->nmust++;
+	o->late |= o->acked[b][commit->init] == ORACLE_LATE;
 	if (o->acked[b][commit->init] == ORACLE_AFTER &&
 	    o->cell->weak_class < o->cell->against)
 		oracle_fail(o, "commit #%u is ok, its class is no more",
@@ -286,6 +293,9 @@ void oracle_complete(struct oracle *o, struct oracle_op *op, int err,
 		return;
 	}
 	op->ended = step;
+	if (ok && oracle_is_commit(op) && o->notified && o->cell->by_initiator)
+		oracle_fail(o, "#%u is ok, and its region has weakened",
+			    op->id);
 	if (ok && oracle_is_commit(op))
 		acknowledge_commit(o, op);
 	if (ok && o->cell->send && !o->cell->inplace &&
@@ -445,6 +455,11 @@ void oracle_noticed(struct oracle *o, unsigned int step)
 	o->noticed = step;
 }
 
+void oracle_notified(struct oracle *o)
+{
+	o->notified = true;
+}
+
 void oracle_registered(struct oracle *o, unsigned int step)
 {
 	oracle_noticed(o, step);
@@ -456,7 +471,7 @@ void oracle_registered(struct oracle *o, unsigned int step)
  * in which the commit was acknowledged. In ORACLE_WINDOW the target has not
  * noticed the weaker fact, so only c->window is promised. In ORACLE_AFTER the
  * target has flushed all bytes again, except those of a region that was closed
- * in the window (o->unflushed).
+ * in the window (o->unflushed), and those acknowledged in ORACLE_LATE.
  */
 static enum rp_class class_promised(const struct oracle *o,
 				    enum oracle_phase acked)
@@ -469,7 +484,7 @@ static enum rp_class class_promised(const struct oracle *o,
 	    c->spared == CRASH_SPARES_ALL ||
 	    (c->spared == CRASH_SPARES_EARLIER && acked == ORACLE_BEFORE))
 		return c->against;
-	if (o->phase == ORACLE_AFTER && !o->unflushed &&
+	if (o->phase == ORACLE_AFTER && acked != ORACLE_LATE && !o->unflushed &&
 	    c->window != RP_CLASS_NONE)
 		return weak;
 	return weak < c->window ? weak : c->window;
@@ -487,6 +502,14 @@ static bool order_promised(const struct oracle *o,
 
 	if (!c->weakens || o->phase == ORACLE_BEFORE)
 		return true;
+	/*
+	 * The device stores the word of a THEN behind a flush that the shim
+	 * then fails.
+	 */
+	if (c->by_initiator && c->spared != CRASH_SPARES_ALL &&
+	    o->phase == ORACLE_AFTER &&
+	    (o->late || (second->kind == CRASH_THEN && second->state != OP_OK)))
+		return false;
 	/* Closed connections make a fail, and b may then survive without a. */
 	for (unsigned int k = 0; k < second->number; k++) {
 		failed |= o->op[0][k].state == OP_FAILED;

@@ -21,6 +21,11 @@ enum oracle_state {
 enum oracle_phase {
 	ORACLE_BEFORE, /* before a fact weakens; always, if none weakens */
 	ORACLE_WINDOW, /* a fact is weaker, and the target may not know it */
+	/*
+	 * The target has noticed, and flushed all bytes if that helps; then the
+	 * initiator completed the commit alone, before it was notified.
+	 */
+	ORACLE_LATE,
 	ORACLE_AFTER,
 };
 
@@ -62,6 +67,8 @@ struct oracle {
 	 */
 	unsigned int refused[CRASH_INITS];
 	bool unflushed; /* region closed in ORACLE_WINDOW */
+	bool late;	/* a commit was acknowledged in ORACLE_LATE */
+	bool notified;	/* the initiator has got the target's message */
 };
 
 void oracle_start(struct oracle *o, const struct crash_cell *cell,
@@ -96,6 +103,11 @@ void oracle_complete(struct oracle *o, struct oracle_op *op, int err,
 void oracle_weakened(struct oracle *o);
 /* Record that the target must have noticed the weakened fact by now. */
 void oracle_noticed(struct oracle *o, unsigned int step);
+/*
+ * Record that the initiator has got the target's message about the weakened
+ * region: it completes no more flushes without a request to the agent.
+ */
+void oracle_notified(struct oracle *o);
 /*
  * Record that the region was registered again before the target noticed that a
  * fact of its host had become weaker. Nobody flushes the writes before that.

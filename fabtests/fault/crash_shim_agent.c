@@ -10,9 +10,9 @@
 
 #include "crash_shim_priv.h"
 
-static int say_back(const void *msg, size_t len, void *arg)
+int say_back(const void *msg, size_t len, void *arg)
 {
-	if (w.nin == QUEUE || len > RP_SIDE_SEND_LEN)
+	if (w.nin == QUEUE || len > RP_SIDE_RECV_LEN)
 		return -EMSGSIZE;
 	w.in[w.nin].len = len;
 	memcpy(w.in[w.nin++].bytes, msg, len);
@@ -29,6 +29,8 @@ static void deliver_answers(void)
 		memmove(w.listen, w.listen + 1,
 			--w.nlisten * sizeof(w.listen[0]));
 	}
+	if (!w.nin)
+		facts_delivered();
 	look();
 }
 
@@ -146,6 +148,8 @@ void agent_start(void)
 			    ? rp_method_best(&r->facts, RP_METHODS_BUILT)
 			    : rp_method_choose(&r->facts, w.cell->against,
 					       RP_METHOD_BIT(w.cell->forced));
+	if (w.cell->weakens)
+		facts_watch(r);
 	if (rp_pmem_new(r->base, r->len,
 			rp_method_by_agent(&r->facts, r->choice).method, NULL,
 			&w.pmem, &r->pmem) ||
@@ -154,8 +158,10 @@ void agent_start(void)
 	rp_ring_init(&w.ring, w.ring_in, NULL);
 	w.side_end.ring_addr = SHIM_RING;
 	w.side_end.ring_rkey = SHIM_RING_RKEY;
-	if (rp_defer_begin(&w.q, &w.side_end, 0xc00c1e, SHIM_SIDE, SECOND))
+	if (rp_defer_begin(&w.q, &w.side_end, 0xc00c1e, SHIM_SIDE, TIMEOUT))
 		abort();
+	if (w.cell->weakens)
+		facts_start();
 }
 
 void agent_end(void)

@@ -127,14 +127,32 @@ bool crash_inplace(const struct verdict_cell *cell,
 }
 
 /*
- * --weaken does nothing here: the agent does not close the program's queue pair
- * when a fact weakens.
+ * The shim's own method is out->forced, and the target is forced to it where it
+ * would choose another one.
  */
-bool crash_weakening(const struct verdict_cell *cell,
-		     const struct verdict_method *m, unsigned int n,
-		     struct crash_cell *out)
+bool crash_weakening_prepare(const struct verdict_cell *cell,
+			     const struct verdict_method *m,
+			     struct crash_cell *out, enum rp_method *by)
 {
-	return false;
+	*by = out->forced;
+	out->stays = true;
+	out->by_initiator = *by < RP_METHOD_AGENT_SFENCE;
+	return shim_offers(&out->believed, *by, out->against);
+}
+
+/*
+ * A method that is valid with the weaker facts, too, keeps all bytes. (With
+ * no_atomic the agent flushes the word of a THEN by another method.) A read
+ * that pushes nothing leaves bytes in the adapter, which loses them with the
+ * queue pairs of a process that ends.
+ */
+void crash_weakening_complete(struct crash_cell *out, enum rp_method by)
+{
+	out->lasts = shim_offers(&out->weak_facts, by, out->against);
+	if (out->lasts && !out->no_atomic)
+		out->spared = CRASH_SPARES_ALL;
+	else if (out->truth.place >= MODEL_DMA_CACHE && !out->truth.fence)
+		out->window = RP_CLASS_NONE;
 }
 
 bool crash_built(const struct verdict_cell *cell,

@@ -12,6 +12,8 @@
 #define CQE    64
 #define QP     1 /* number of the queue pair in the model */
 #define SECOND 1000000000ull
+/* Requests outlast the second in which a target notices a weaker fact. */
+#define TIMEOUT (w.cell->weakens ? 3 * SECOND : SECOND)
 
 struct wr {
 	enum {
@@ -32,7 +34,7 @@ struct wr {
 struct msg {
 	uint64_t wr_id;
 	size_t len;
-	uint8_t bytes[RP_SIDE_SEND_LEN];
+	uint8_t bytes[RP_SIDE_RECV_LEN];
 };
 
 struct shim_world {
@@ -78,6 +80,9 @@ struct shim_world {
 	uint8_t ring_in[RP_RING_LEN];
 	bool parked;
 	unsigned int parks;
+	/* A fact has weakened; the target has noticed; its INFO is in w.in. */
+	bool weakened, noticed, informing;
+	unsigned int offered; /* o.nmust + 1 when a weakening was a choice */
 };
 extern struct shim_world w;
 
@@ -90,6 +95,8 @@ void complete(uint64_t wr_id, uint32_t number, int opcode, size_t len,
 	      enum ibv_wc_status status);
 
 void agent_start(void);
+/* Send a message to the initiator, over the side connection: 0 or -errno. */
+int say_back(const void *msg, size_t len, void *arg);
 void agent_end(void);
 /*
  * Are there messages or backlog for the agent? agent_turn() then does all of
@@ -104,5 +111,21 @@ void agent_turn(void);
 bool agent_may_sleep(void);
 void agent_sleep(void);
 void agent_wake(void);
+
+/* --- crash_shim_facts.c --- */
+
+/* Open the source of the facts that weaken. */
+void facts_setup(void);
+/* Let the agent watch the region's facts, before the region is added. */
+void facts_watch(struct rp_region *r);
+/* Connect the target's side connection, after the region is added. */
+void facts_start(void);
+/* The next change: a fact weakens, or the target notices it. */
+bool facts_may_change(void);
+void facts_change(void);
+/* All messages of the side connection have arrived. */
+void facts_delivered(void);
+/* Make the changes that are left at the end of a run. */
+void facts_finish(void);
 
 #endif

@@ -96,6 +96,7 @@ static void record_completion(const struct ibv_wc *wc)
 	    wc->status ? "failed" : "ok");
 	if (oracle_is_commit(op)) {
 		w.st->acked += !wc->status;
+		w.st->acked_weak += !wc->status && w.noticed;
 		w.st->failed += wc->status != 0;
 	}
 	oracle_complete(&w.o, op, wc->status ? EUCLEAN : 0, w.step);
@@ -468,11 +469,13 @@ static void model_start(void)
 	}
 	if (w.model) {
 		model_reset(w.model);
-		return;
+	} else {
+		w.truth = w.cell->truth;
+		w.model = model_new(&w.truth);
+		w.mem = model_alloc(w.model, MODEL_PAGE);
 	}
-	w.truth = w.cell->truth;
-	w.model = model_new(&w.truth);
-	w.mem = model_alloc(w.model, MODEL_PAGE);
+	if (w.cell->weakens)
+		model_foresee(w.model, &w.cell->weak);
 }
 
 static void start_run(void)
@@ -494,7 +497,8 @@ static void start_run(void)
 		abort();
 	w.q.native = cfg.native;
 	w.q.has_write_builder = true;
-	if (w.cell->forced >= RP_METHOD_AGENT_SFENCE || w.cell->no_atomic)
+	if (w.cell->forced >= RP_METHOD_AGENT_SFENCE || w.cell->no_atomic ||
+	    w.cell->weakens)
 		agent_start();
 	cfg.agent = w.q.side;
 	cfg.ring = w.q.side && w.side_end.ring_addr;
@@ -519,6 +523,12 @@ static void start_run(void)
 			agent_turn();
 	}
 	w.begun = true;
+	/*
+	 * The model follows the bytes of the weaker domain from the start, so
+	 * the step of the change matters only to bytes acknowledged earlier.
+	 */
+	if (w.cell->weakens && w.cell->spared != CRASH_SPARES_EARLIER)
+		facts_change();
 }
 
 static void end_run(void)
@@ -540,13 +550,15 @@ static bool take_step(void)
 	const size_t pieces = model_dma_ready(w.model);
 	const bool may_post = oracle_may_post(&w.o, 0);
 	const bool may_turn = first_waiting() >= 0,
-		   may_agent = agent_has_work(), may_park = agent_may_sleep();
+		   may_agent = agent_has_work(), may_park = agent_may_sleep(),
+		   may_change = facts_may_change();
 	unsigned int n = may_post + may_turn + may_agent, pick;
 
 	/* The agent need not park: a run must not continue only by parking. */
 	if (n)
 		n += may_park;
 
+	n += may_change;
 	n += pieces < 32 ? (unsigned int)pieces : 32;
 	if (!n)
 		return false;
@@ -562,6 +574,8 @@ static bool take_step(void)
 	} else if (may_park && may_post + may_turn + may_agent && !pick--) {
 		say("the agent goes to sleep");
 		agent_sleep();
+	} else if (may_change && !pick--) {
+		facts_change();
 	} else {
 		say("a piece gets to memory");
 		model_dma_step(w.model, pick);
@@ -597,13 +611,15 @@ enum crash_result crash_run(const struct crash_cell *cell,
 		} else if (!waited) {
 			say("time passes");
 			waited = true;
-			w.now += 2 * SECOND;
+			w.now += 2 * TIMEOUT;
 			look();
 		} else {
 			snprintf(why, CRASH_WHY, "an operation never ends");
 			w.seen = CRASH_WRONG;
 		}
 	}
+	if (w.cell->weakens && w.seen == CRASH_OK)
+		facts_finish();
 	st->runs++;
 	st->steps += w.step;
 	w.begun = false;
@@ -619,6 +635,7 @@ static void drop_log_line(enum rp_log_level level, const char *text)
 void crash_setup(unsigned int timeout_ms)
 {
 	rp_log_set(drop_log_line);
+	facts_setup();
 }
 
 void crash_teardown(void)

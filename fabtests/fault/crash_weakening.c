@@ -78,7 +78,8 @@ static bool disk_cached(struct crash_cell *c, enum rp_method m)
  * The adapter's reads no longer push its writes, and the operator sets fence to
  * no. Bytes acknowledged earlier are in memory. Bytes acknowledged by such a
  * read may be in the adapter, and are lost with the queue pair that the target
- * closes (window is NONE).
+ * closes (window is NONE). The shim reads before each request to the agent, so
+ * no method is left (c->stays).
  */
 static bool fence_broken(struct crash_cell *c, enum rp_method m)
 {
@@ -86,7 +87,11 @@ static bool fence_broken(struct crash_cell *c, enum rp_method m)
 	c->weak_facts.fence = RP_NO;
 	c->spared = CRASH_SPARES_EARLIER;
 	c->window = RP_CLASS_NONE;
-	return m == RP_METHOD_FENCE && c->truth.fence;
+	if (c->stays)
+		c->weak_class = RP_CLASS_NONE;
+	return c->truth.fence &&
+	       (m == RP_METHOD_FENCE || (c->stays && m != RP_METHOD_NATIVE &&
+					 c->truth.place >= MODEL_DMA_CACHE));
 }
 
 /*
@@ -125,45 +130,29 @@ static const struct {
 	{"the file system is not trusted any more", fs_untrusted},
 };
 
-/*
- * Does the provider use method m with the true facts, chosen by itself or
- * forced? Then *forced is 0 or m.
- */
-static bool is_had(const struct crash_cell *c, enum rp_method m,
-		   enum rp_method *forced)
-{
-	const struct rp_choice first =
-		rp_method_best(&c->believed, RP_METHODS_BUILT);
-
-	*forced = first.method == m ? RP_METHOD_REFUSED : m;
-	return rp_method_best(&c->believed, rp_methods_allowed(m)).class >=
-		       c->against &&
-	       rp_method_best(&c->believed, rp_methods_allowed(m)).method == m;
-}
-
 bool crash_weakening(const struct verdict_cell *cell,
 		     const struct verdict_method *m, unsigned int n,
 		     struct crash_cell *out)
 {
-	const enum rp_method by = crash_method(cell, m);
 	const struct crash_cell strong = *out;
+	enum rp_method by;
 
 	if (strong.inplace)
 		return false;
 	for (size_t i = 0; i < sizeof(events) / sizeof(*events); i++) {
 		*out = strong;
 		out->believed = crash_facts(cell, &out->truth);
-		if (by == RP_METHOD_NATIVE)
-			out->believed.native = RP_YES;
-		if (!is_had(out, by, &out->forced))
+		if (!crash_weakening_prepare(cell, m, out, &by))
 			return false;
 		out->weakens = events[i].name;
 		out->weak = out->truth;
 		out->weak_facts = out->believed;
 		out->weak_class = out->against;
 		out->window = RP_CLASS_PROCESS;
-		if (events[i].apply(out, by) && !n--)
-			return true;
+		if (!events[i].apply(out, by) || n--)
+			continue;
+		crash_weakening_complete(out, by);
+		return true;
 	}
 	return false;
 }

@@ -54,6 +54,12 @@ struct crash_cell {
 	enum rp_method forced; /* method of the shim, or of
 				* FI_OFI_RPMEM_METHOD; 0: none */
 	bool no_atomic;	       /* shim: the agent does atomic writes */
+	/*
+	 * shim: connections stay when a fact weakens. by_initiator: flushes
+	 * send no request to the agent. lasts: the shim's method is valid with
+	 * the weaker facts, too.
+	 */
+	bool stays, by_initiator, lasts;
 	/* The fact that weakens while the programs run; NULL: no fact. */
 	const char *weakens;
 	struct model_cfg weak;	    /* the hardware after a fact weakened */

@@ -191,9 +191,10 @@ crash_shim_sources = \
 	fabtests/fault/crash_programs.h fabtests/fault/crash_search.c \
 	fabtests/fault/crash_search.h fabtests/fault/crash_shim.h \
 	fabtests/fault/crash_shim_agent.c fabtests/fault/crash_shim_priv.h \
-	fabtests/fault/crash_shim_cells.c fabtests/fault/crash_shim_programs.c \
+	fabtests/fault/crash_shim_cells.c fabtests/fault/crash_shim_facts.c \
+	fabtests/fault/crash_shim_programs.c \
 	fabtests/fault/crash_shim_world.c fabtests/fault/crash_shrink.c \
-	fabtests/fault/crash_truth.c \
+	fabtests/fault/crash_truth.c fabtests/fault/crash_weakening.c \
 	fabtests/fault/crash_world.h \
 	fabtests/fault/verdicts.c fabtests/fault/verdicts.h \
 	fabtests/unit/side_host.h
