@@ -343,6 +343,24 @@ Test(agent_facts, region_is_flushed_when_its_forced_method_is_refused)
 	cr_assert(p.c->closed);
 }
 
+/*
+ * Peers of the shim choose methods by facts alone: the target's forced method
+ * says nothing about theirs.
+ */
+Test(agent_facts, forced_region_of_the_shim_is_flushed)
+{
+	start(NULL);
+	rp_agent_close_sessions(g.a);
+	g.a->attr.messages_only = true;
+	eadr.r.forced = RP_METHOD_AGENT_CLWB;
+	eadr.r.choice = rp_method_best(&eadr.r.facts,
+				       rp_methods_allowed(eadr.r.forced));
+	lose_the_caches();
+	sleep_for(LIMIT);
+	cr_assert(eadr.r.weakened);
+	cr_assert(is_on_media(&eadr));
+}
+
 /* A region that clwb flushes has nothing cached when its class drops. */
 Test(agent_facts, region_that_was_flushed_is_not_flushed_again)
 {

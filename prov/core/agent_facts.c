@@ -36,9 +36,9 @@ void rp_agent_facts_del(struct rp_agent *a, struct rp_region *r)
 /* --- one region --- */
 
 /* Do the facts f lead to another choice than r->facts, for any class? */
-static bool choices_differ(const struct rp_region *r, const struct rp_facts *f)
+static bool choices_differ(const struct rp_region *r, const struct rp_facts *f,
+			   unsigned int built)
 {
-	const unsigned int built = rp_methods_allowed(r->forced);
 	struct rp_choice was, now;
 
 	for (int c = RP_CLASS_NONE; c <= RP_CLASS_POWER; c++) {
@@ -85,11 +85,11 @@ static void jobs_mark_weakened(struct rp_jobs *jobs, const struct rp_region *r)
 
 /* May the former method have left bytes in caches that are volatile now? */
 static bool must_flush_all(const struct rp_region *r,
-			   const struct rp_choice *was)
+			   const struct rp_choice *was, bool shim)
 {
 	return r->facts.memory == RP_MEM_DAX_SYNC &&
 	       r->facts.domain <= RP_DOMAIN_MEMCTRL &&
-	       was->method != RP_METHOD_AGENT_CLWB;
+	       (was->method != RP_METHOD_AGENT_CLWB || (shim && r->forced));
 }
 
 static void region_weaken(struct rp_agent *a, struct rp_region *r,
@@ -109,7 +109,7 @@ static void region_weaken(struct rp_agent *a, struct rp_region *r,
 	jobs_mark_weakened(&a->quick_jobs, r);
 	jobs_mark_weakened(&a->slow_jobs, r);
 	jobs_mark_weakened(&a->worker_batch.jobs, r);
-	if (!must_flush_all(r, &was))
+	if (!must_flush_all(r, &was, a->attr.messages_only))
 		return;
 	if (!r->flushing_all)
 		TAILQ_INSERT_TAIL(&a->flushing_all, r, link);
@@ -181,7 +181,9 @@ static int region_review(struct rp_agent *a, struct rp_region *r)
 	    f.fence != RP_YES && f.placement != RP_PLACE_CPU_USER &&
 	    f.placement != RP_PLACE_CPU_KERNEL)
 		f.limit = RP_LIMIT_NONE;
-	if (!choices_differ(r, &f))
+	/* Peers of the shim are not forced to r->forced. */
+	if (!choices_differ(r, &f, rp_methods_allowed(r->forced)) &&
+	    !(a->attr.messages_only && choices_differ(r, &f, RP_METHODS_BUILT)))
 		return first;
 	region_weaken(a, r, &f);
 	/* Consecutive regions of one file get one line in the log. */
@@ -278,10 +280,9 @@ static bool flush_next_chunk(struct rp_agent *a, struct rp_region *r)
 	ret = r->flushed_to ? 0 : rp_pmem_use_clwb(r->pmem);
 	if (!ret)
 		ret = rp_agent_local_flush(a, &chunk, 1, chunk_done, r);
+	r->chunk_posted = !ret;
 	if (ret)
 		rp_region_fail(r, -ret);
-	else
-		r->chunk_posted = true;
 	return true;
 }
 
