@@ -56,6 +56,8 @@ static enum rp_method target_forced(const struct rp_facts *f)
 {
 	const enum rp_method m = w.cell->forced;
 
+	if (w.cell->target_forced)
+		return w.cell->target_forced;
 	/* The shim does not give such regions to the agent. */
 	if (m == RP_METHOD_NATIVE ||
 	    rp_method_best(f, RP_METHODS_BUILT).method == m)

@@ -31,6 +31,13 @@ static bool caches_volatile(struct crash_cell *c, enum rp_method m)
 	return is_dax(c) && c->truth.domain > MODEL_ADR;
 }
 
+/* The same, where the target is forced to clwb, and the initiator is not. */
+static bool caches_volatile_forced(struct crash_cell *c, enum rp_method m)
+{
+	c->target_forced = RP_METHOD_AGENT_CLWB;
+	return c->by_initiator && caches_volatile(c, m);
+}
+
 /* The adapter's buffers become volatile; the caches stay persistent. */
 static bool adapter_volatile(struct crash_cell *c, enum rp_method m)
 {
@@ -128,6 +135,8 @@ static const struct {
 	{"the operator limits the class to none", nothing_kept},
 	{"reads stop pushing writes", fence_broken},
 	{"the file system is not trusted any more", fs_untrusted},
+	{"the CPU caches become volatile, at a forced target",
+	 caches_volatile_forced},
 };
 
 bool crash_weakening(const struct verdict_cell *cell,

@@ -60,6 +60,8 @@ struct crash_cell {
 	 * the weaker facts, too.
 	 */
 	bool stays, by_initiator, lasts;
+	/* shim: the method to which only the target is forced; 0: none. */
+	enum rp_method target_forced;
 	/* The fact that weakens while the programs run; NULL: no fact. */
 	const char *weakens;
 	struct model_cfg weak;	    /* the hardware after a fact weakened */
