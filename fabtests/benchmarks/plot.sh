@@ -6,9 +6,10 @@
 # usage: plot.sh OUT FOLDER power|process [ROUNDS [OPERATIONS [JOB...]]]
 # The pools are made in FOLDER; those of log and rpc also in /dev/shm, as
 # emulated persistent memory. A table that is in OUT already is drawn, and not
-# measured again. JOB: log, rpc, ycsb, pagerank or recovery; default: all.
+# measured again. JOB: log, rpc, ycsb, pagerank or recovery; default: all. The last
+# lines are the ratios that are wanted: NAME WHERE VALUE BAR met|missed.
 set -eu
-[ $# -ge 3 ] || { sed -n '3,9s/^# //p' "$0"; exit 2; }
+[ $# -ge 3 ] || { sed -n '3,10s/^# //p' "$0"; exit 2; }
 src=$(cd "$(dirname "$0")/../.." && pwd)
 out=$1 folder=$2 class=$3 rounds=${4:-11} operations=${5:-1000}
 shift "$(($# < 5 ? $# : 5))"
@@ -123,6 +124,46 @@ join_rpc()
 		"$out/rpc-memory.txt" "$out/rpc-file.txt" >"$out/rpc.dat"
 }
 
+# Print each wanted ratio of the log and of durable calls as NAME WHERE VALUE BAR
+# met|missed, for the tables that are there.
+bars()
+{
+	for at in memory file; do
+		tables=
+		for job in log rpc; do
+			[ ! -s "$out/$job-$at.txt" ] || tables="$tables $out/$job-$at.txt"
+		done
+		[ -n "$tables" ] || continue
+		# shellcheck disable=SC2086 # a list
+		awk -v at=$at '
+			function bar(name, value, word, limit)
+			{
+				met = word == "<=" ? value <= limit : value >= limit
+				printf "%-40s %-7s %6.3f %s %s %s\n", name, at, value, word,
+					limit, met ? "met" : "missed"
+			}
+			/^append \/ durable write / { bar("log_append_64B_vs_durable_write", $NF, "<=", 1.05) }
+			/^append \/ two commits / { bar("log_append_vs_two_commits", $NF, "<=", 0.55) }
+			/^pipelined \/ awaited / { bar("log_64_pipelined_vs_awaited", $NF, "<=", 0.15) }
+			/^16 appenders \/ 16 writers / {
+				bar("log_16_appenders_throughput", $7 + 0, ">=", 1.39)
+				bar("log_16_appenders_latency", $NF, "<=", 0.47)
+			}
+			/^append 8 KiB \/ local file / { bar("log_append_8KiB_vs_local_file", $NF, "<=", 0.125) }
+			FILENAME ~ /rpc-/ && $1 ~ /^[0-9]+$/ {
+				bar("rpc_" $1 "B_" $2 "us_throughput", $5, ">=", $2 ? 1.58 : 1.0)
+			}' $tables
+	done
+	[ ! -s "$out/ycsb.txt" ] || awk '$1 == "A" || $1 == "E" {
+		printf "%-40s %-7s %6.3f <= 0.6 %s\n", "ycsb_" $1 "_latency", "folder", $4,
+			$4 <= 0.6 ? "met" : "missed"
+	}' "$out/ycsb.txt"
+	[ ! -s "$out/recovery.txt" ] || awk '/^[0-9]/ {
+		printf "%-40s %-7s %6.3f < 1 %s\n", "recovery_" $1 "_" $2, "folder", $NF,
+			$NF < 1 ? "met" : "missed"
+	}' "$out/recovery.txt"
+}
+
 for job; do
 	label=1 data=
 	case $job in
@@ -159,3 +200,4 @@ for job; do
 		;;
 	esac
 done
+bars | tee "$out/bars.txt"
