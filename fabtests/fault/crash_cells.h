@@ -38,6 +38,21 @@ bool crash_variant(const struct verdict_cell *cell,
 bool crash_weakening(const struct verdict_cell *cell,
 		     const struct verdict_method *m, unsigned int n,
 		     struct crash_cell *out);
+/*
+ * Does any event apply to a valid pair, in its variants from `first` on? If
+ * not: why. CRASH_NO_EVENT is a hole in the list of events.
+ */
+enum crash_excuse {
+	CRASH_NO_VARIANT, /* the pair needs the other kind of connections */
+	CRASH_IN_PLACE,	  /* the program flushes by itself, told or not */
+	CRASH_NOT_USED,	  /* the provider refuses the method there */
+	CRASH_NO_EVENT,
+	CRASH_WEAKENS,
+	CRASH_EXCUSES
+};
+enum crash_excuse crash_weakening_excuse(const struct verdict_cell *cell,
+					 const struct verdict_method *m,
+					 unsigned int first);
 
 /*
  * Hooks of crash_weakening() that crash_cells.c and crash_shim_cells.c define.

@@ -30,6 +30,7 @@ struct crash_options crash_opt = {.random = 100000,
 
 static struct verdicts verdicts;
 static struct crash_pair *pairs;
+static size_t excused[CRASH_EXCUSES]; /* valid pairs of --weaken */
 static size_t npairs, not_built_valid, not_built_forbidden;
 
 /* --- all pairs --- */
@@ -114,6 +115,20 @@ static bool is_listed_forbidden(const char *cell, const char *method)
 	return false;
 }
 
+/* Count the pair by the events of --weaken that apply to it. */
+static bool weakens(const struct verdict_cell *c,
+		    const struct verdict_method *m)
+{
+	const enum crash_excuse why =
+		crash_weakening_excuse(c, m, crash_opt.conn ? CRASH_CONN : 0);
+
+	excused[why]++;
+	if (why == CRASH_NO_EVENT)
+		printf("not ok: %s, %s: no event of --weaken applies\n",
+		       c->name, m->name);
+	return why == CRASH_WEAKENS;
+}
+
 static void collect_workers(void)
 {
 	struct crash_cell any;
@@ -143,11 +158,12 @@ static void collect_workers(void)
 			     strcmp(crash_opt.cell, c->name)) ||
 			    (crash_opt.method &&
 			     strcmp(crash_opt.method, m->name)) ||
-			    ((crash_opt.conn || crash_opt.weaken) &&
+			    (crash_opt.weaken &&
+			     (forbidden || !weakens(c, m))) ||
+			    (crash_opt.conn &&
 			     !crash_pair_variant(
 				     &(struct crash_pair){c, m, forbidden}, 0,
-				     &any)) ||
-			    (crash_opt.weaken && forbidden))
+				     &any)))
 				continue;
 			pairs = realloc(pairs, (npairs + 1) * sizeof(*pairs));
 			if (!pairs)
@@ -290,8 +306,14 @@ static int report_totals(const struct crash_shared *s, double seconds)
 	       (unsigned long long)steps, (unsigned long long)acked,
 	       (unsigned long long)crash_opt.seed, seconds);
 	if (crash_opt.weaken)
-		printf("%llu commits acknowledged behind a weakening\n",
-		       (unsigned long long)weak);
+		printf("%llu commits acknowledged behind a weakening; of the "
+		       "valid pairs %zu weaken, in %zu the program flushes by "
+		       "itself, in %zu the provider refuses the method, %zu "
+		       "are not run over these connections\n",
+		       (unsigned long long)weak, excused[CRASH_WEAKENS],
+		       excused[CRASH_IN_PLACE], excused[CRASH_NOT_USED],
+		       excused[CRASH_NO_VARIANT]);
+	bad += excused[CRASH_NO_EVENT];
 	if (s->nearly)
 		printf("%zu searches with remote CQ data ended early, after "
 		       "%llu runs each\n",

@@ -165,3 +165,26 @@ bool crash_weakening(const struct verdict_cell *cell,
 	}
 	return false;
 }
+
+enum crash_excuse crash_weakening_excuse(const struct verdict_cell *cell,
+					 const struct verdict_method *m,
+					 unsigned int first)
+{
+	enum crash_excuse why = CRASH_NO_VARIANT, here;
+	struct crash_cell strong, weak;
+	enum rp_method by;
+
+	for (unsigned int v = first; crash_variant(cell, m, v, &strong); v++) {
+		weak = strong;
+		if (crash_weakening(cell, m, 0, &weak))
+			return CRASH_WEAKENS;
+		weak = strong;
+		weak.believed = crash_facts(cell, &weak.truth);
+		here = strong.inplace ? CRASH_IN_PLACE
+		       : crash_weakening_prepare(cell, m, &weak, &by)
+			       ? CRASH_NO_EVENT
+			       : CRASH_NOT_USED;
+		why = here > why ? here : why;
+	}
+	return why;
+}
