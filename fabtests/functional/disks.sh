@@ -77,17 +77,42 @@ soon()
 	return 1
 }
 
-# live: the class follows the attribute of a running daemon's disk.
+# taken_back PATTERN COMMAND...: run the command, wait for the daemon's warning, and
+# set took to the milliseconds in between.
+taken_back()
+{
+	pattern=$1
+	shift
+	since=$(date +%s%3N)
+	"$@" || exit 99
+	soon grep -q "^<4>.*pool vol: class power .* has become $pattern" "$dir/daemon.out" ||
+		{ echo "FAIL: no line with the cause"; failed=1; }
+	took=$(($(date +%s%3N) - since))
+	echo "# the class was taken back after at most $took ms"
+}
+
+no_flushes()
+{
+	echo "write through" >"$cache"
+}
+
+# live: the class follows the attribute of a running daemon's disk. A busy machine
+# may delay any one try, so only one of 20 has to end within the second that is
+# promised.
 live()
 {
 	serve --create 1M
-	soon offered power || { echo "FAIL: class with flushes"; failed=1; }
-	echo "write through" >"$cache"
-	soon offered process || { echo "FAIL: class without flushes"; failed=1; }
-	grep -q "^<4>fi_rpmemd: ofi_rpmem: .*pool vol: class power .* has become process (.*): .*write_cache.*write through" \
-		"$dir/daemon.out" || { echo "FAIL: no line with the cause"; failed=1; }
-	echo "write back" >"$cache"
-	kill $daemon && wait $daemon
+	took=1000 tries=0
+	while [ $took -ge 1000 ] && [ $tries -lt 20 ] && [ $failed = 0 ]; do
+		[ $tries = 0 ] || serve
+		tries=$((tries + 1))
+		soon offered power || { echo "FAIL: class with flushes"; failed=1; }
+		taken_back 'process (.*): .*write_cache.*write through' no_flushes
+		soon offered process || { echo "FAIL: class without flushes"; failed=1; }
+		echo "write back" >"$cache"
+		kill $daemon && wait $daemon
+	done
+	[ $took -lt 1000 ] || { echo "FAIL: never within a second"; failed=1; }
 	serve
 	soon offered power || { echo "FAIL: class of the next daemon"; failed=1; }
 	kill $daemon && wait $daemon
@@ -126,11 +151,7 @@ mounted_anew()
 	exec 4>"$dir/go"
 	soon grep -q '^written$' "$dir/told" ||
 		{ echo "FAIL: no durable write"; failed=1; }
-	mount -o remount,nobarrier "$dir/m" || exit 99
-	since=$(date +%s%3N)
-	soon grep -q "^<4>.*pool vol: class power .* has become none (refused): .*nobarrier" \
-		"$dir/daemon.out" || { echo "FAIL: no line with the option"; failed=1; }
-	echo "# the class was taken back after about $(($(date +%s%3N) - since)) ms"
+	taken_back 'none (refused): .*nobarrier' mount -o remount,nobarrier "$dir/m"
 	soon offered none || { echo "FAIL: class without barriers"; failed=1; }
 	(echo >&4)
 	exec 4>&-
