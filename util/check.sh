@@ -511,11 +511,17 @@ if [ -n "$platform$long" ] && [ -z "$sanitize" ]; then
 			${cache:+--cache "$cache"}
 	done
 fi
-# Build the Debian packages of both releases, and use them in new root directories.
+# Build the Debian packages of both releases, use them in new root directories, and
+# start their unit by systemd.
 if [ -n "$long" ] && [ -z "$sanitize" ]; then
 	for suite in bookworm trixie; do
 		stage "packages $suite" "$src/util/package.sh" --suite $suite \
 			--out "$build/packages-$suite"
+		stage "packages $suite, service" \
+			"$src/fabtests/platform/service.sh" --suite $suite \
+			--packages "$build/packages-$suite/packages" \
+			--host "$build" --build "$build/packages-$suite/service" \
+			${cache:+--cache "$cache"}
 	done
 fi
 [ -n "$clang" ] || left_out="$left_out --clang"

@@ -5,13 +5,17 @@ set -u -o pipefail
 
 usage() {
 	cat <<'U'
-usage: service.sh [--suite NAME] [--host DIR] [--cache DIR] [--build DIR]
+usage: service.sh [--suite NAME] [--packages DIR] [--host DIR] [--cache DIR]
+                  [--build DIR]
 
 Makes a root of a Debian release with systemd, installs a build of this machine
-over it, boots systemd in namespaces of its own, and runs service_tests.sh there:
-start, classes, kills, hangs, reload, stop, and the sandbox of the unit.
+or the Debian packages over it, boots systemd in namespaces of its own, and runs
+service_tests.sh there: start, classes, kills, hangs, reload, stop, and the
+sandbox of the unit.
 
   --suite NAME     the release (default: bookworm)
+  --packages DIR   install the packages ofi-rpmem-tools, libfabric-rpmem and
+                   librpmem-pool0 that are in DIR, not the build
   --host DIR       a build of this machine (default: build-check in the sources)
   --cache DIR      where roots are kept (default: ofi_rpmem in the user's cache)
   --build DIR      logs and pools (default: build-service in the sources)
@@ -23,10 +27,11 @@ U
 
 here=$(cd "$(dirname "$0")" && pwd)
 src=$(cd "$here/../.." && pwd)
-suite=bookworm cache='' build=$src/build-service host=$src/build-check
+suite=bookworm packages='' cache='' build=$src/build-service host=$src/build-check
 while [ $# -gt 0 ]; do
 	case $1 in
 	--suite) suite=$2; shift ;;
+	--packages) packages=$2; shift ;;
 	--host) host=$2; shift ;;
 	--cache) cache=$2; shift ;;
 	--build) build=$2; shift ;;
@@ -98,10 +103,21 @@ flock 7 || exit 1
 rm -rf "$build/installed" "$build/out"
 mkdir "$build/out"
 cp "$src/util/trust.sh" "$build/out/"
-make -s -C "$host" install DESTDIR="$build/installed" >"$build/install.log" 2>&1 &&
-	make -s -C "$host" fabtests/fault/pool_writer \
-		fabtests/fault/librpmem-fault-fi.la >>"$build/install.log" 2>&1 ||
-	broken "make install failed: $build/install.log"
+if [ -n "$packages" ]; then
+	# service_boot.sh installs them where the root can be written.
+	mkdir -p "$build/installed" "$build/out/packages"
+	for p in ofi-rpmem-tools libfabric-rpmem librpmem-pool0; do
+		cp "$packages/$p"_*.deb "$build/out/packages/" ||
+			broken "$packages has no package $p"
+	done
+	: >"$build/install.log"
+else
+	make -s -C "$host" install DESTDIR="$build/installed" \
+		>"$build/install.log" 2>&1 ||
+		broken "make install failed: $build/install.log"
+fi
+make -s -C "$host" fabtests/fault/pool_writer fabtests/fault/librpmem-fault-fi.la \
+	>>"$build/install.log" 2>&1 || broken "no programs of tests: $build/install.log"
 cached "service-$suite" "$suite" "$here/service_root.sh"
 case $? in
 0) ;;

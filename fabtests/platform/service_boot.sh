@@ -6,8 +6,9 @@
 #
 # INSTALLED (a tree of make install) lies over ROOT; BUILD is the build folder.
 # Both are read-only inside, and what systemd writes is in memory, but OUT and
-# its folder state, which is /var/lib/ofi_rpmem. Run in mount, process, cgroup,
-# IPC, UTS and network namespaces of its own.
+# its folder state, which is /var/lib/ofi_rpmem. The packages in OUT/packages, if
+# that folder exists, are installed in memory before systemd starts. Run in mount,
+# process, cgroup, IPC, UTS and network namespaces of its own.
 set -eu
 
 root=$1 installed=$2 build=$3 out=$4
@@ -44,6 +45,10 @@ done
 mount -t tmpfs -o mode=1777 shm dev/shm
 mount -t devpts -o newinstance,ptmxmode=0666 devpts dev/pts
 ln -s pts/ptmx dev/ptmx
+# dpkg refuses a package whose dependencies are not all in the root.
+if [ -d out/packages ]; then
+	chroot . sh -c 'dpkg --force-unsafe-io -i /out/packages/*.deb'
+fi
 cat >etc/systemd/system/tests.service <<'U'
 [Unit]
 Requires=sysinit.target

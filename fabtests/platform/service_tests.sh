@@ -8,9 +8,12 @@ passed=0 failed=0
 unit=fi_rpmemd.service
 drop=/run/systemd/system/$unit.d
 pools=/var/lib/ofi_rpmem
+program=$(command -v fi_rpmemd)
 host=127.0.0.1:18620
 writer=/build/fabtests/fault/.libs/pool_writer
-export LD_LIBRARY_PATH=/usr/local/lib FI_TCP_IFACE=lo RP_SEED=7
+export FI_TCP_IFACE=lo RP_SEED=7
+# Packages are in the folders that the dynamic linker searches by itself.
+[ -d /out/packages ] || export LD_LIBRARY_PATH=/usr/local/lib
 
 finish() {
 	echo "$passed passed, $failed failed, 0 skipped"
@@ -72,7 +75,7 @@ configure() {
 command_line() {
 	# shellcheck disable=SC2016 # systemd expands $MAINPID
 	configure command ExecStart= ExecReload= \
-		"ExecStart=/usr/local/bin/fi_rpmemd $*" \
+		"ExecStart=$program $*" \
 		'ExecReload=kill -HUP $MAINPID'
 }
 
@@ -106,7 +109,7 @@ restarted() { # COUNT
 }
 
 head -c 3000000 /dev/urandom >/out/file
-systemd-sysusers
+[ -d /out/packages ] || systemd-sysusers
 mkdir -p /etc/ofi_rpmem
 : >/etc/ofi_rpmem/rpmemd.conf
 chown ofi_rpmem: /srv/pools
@@ -116,6 +119,28 @@ trust_folder fi_rpmem_info $pools || { echo "not ok - nothing is durable here"; 
 configure trust "Environment=FI_TCP_IFACE=lo FI_OFI_RPMEM_TRUST_FS=${FI_OFI_RPMEM_TRUST_FS:-}"
 echo "# $(systemctl --version | head -1);" \
 	"$(systemd-analyze security --no-pager $unit 2>/dev/null | tail -1)"
+
+# --- what is installed ---
+
+# package_of PATH: print its package. dpkg knows a file by the name in the package,
+# which may be that without /usr.
+package_of() {
+	dpkg -S "$1" 2>/dev/null || dpkg -S "${1#/usr}" 2>/dev/null || dpkg -S "/usr$1"
+}
+if [ -d /out/packages ]; then
+	path=$(prop FragmentPath)
+	package_of "$path" | grep -q '^ofi-rpmem-tools: ' || why="$path is of no package"
+	[ "$program" = /usr/bin/fi_rpmemd ] || why=${why:-the daemon is $program}
+	prop ExecStart | grep -q " argv\[\]=$program --config /etc/ofi_rpmem/rpmemd.conf " ||
+		why=${why:-the unit starts $(prop ExecStart)}
+	getent passwd ofi_rpmem >/dev/null || why=${why:-no user was made}
+	must "enabled" systemctl is-enabled $unit
+	[ ! -e /usr/local/lib/libfabric ] || why=${why:-a provider in /usr/local}
+	ok "the unit, the user and the programs are those of the packages"
+fi
+[ "$(prop LogRateLimitIntervalUSec) $(prop LogRateLimitBurst)" = "30s 300" ] ||
+	why="$(prop LogRateLimitIntervalUSec) $(prop LogRateLimitBurst)"
+ok "systemd limits the service to 300 lines in 30 s"
 
 # --- start ---
 
