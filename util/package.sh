@@ -108,11 +108,12 @@ step "the packages are built, and lintian finds no error" "$out/build.log" \
 	exit 1
 }
 rm -f "$out"/packages/*-dbgsym_*
-cp "$src/fabtests/platform/packages.sh" "$src/util/trust.sh" "$work/"
+cp "$src/fabtests/platform/packages.sh" "$src/util/trust.sh" \
+	"$src/fabtests/functional/completion.zsh" "$work/"
 # packages.sh can install more packages in the root, because mmdebstrap gives the
 # root this machine's name server.
 step "apt installs them, they work, and apt removes them" "$out/use.log" \
-	root apt "copy-in $work/packages.sh $work/trust.sh $out/packages /" \
+	root apt "copy-in $work/packages.sh $work/trust.sh $work/completion.zsh $out/packages /" \
 	'chroot "$1" bash /packages.sh'
 sed -n 's/^used: /# /p' "$out/use.log"
 echo "$passed passed, $failed failed, 0 skipped"

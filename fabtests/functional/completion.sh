@@ -52,32 +52,11 @@ in_bash()
 }
 
 # in_zsh LINE: print what zsh offers at the end of the line.
-cat >"$dir/zsh" <<'END'
-zmodload zsh/zpty || exit 1
-zpty shell zsh -f -i
-zpty -w shell "PS1= ; fpath=(${(q)1} \$fpath); autoload -U compinit; compinit -u -D
-compadd() {
-	local -a m
-	builtin compadd -O m \"\$@\"
-	print -rl -- \$m >>${(q)3}
-	builtin compadd \"\$@\"
-}
-zle -C offer list-choices _main_complete
-offer_all() { zle offer; : >${(q)3}.done }
-zle -N offer_all; bindkey '^T' offer_all"
-zpty -w -n shell "$2"$'\x14'
-for i in {1..400}; do
-	[[ -e $3.done ]] && break
-	zpty -r -t shell seen
-	sleep 0.05
-done
-zpty -d shell
-[[ -e $3.done ]]
-END
 in_zsh()
 {
 	rm -f "$dir/offer" "$dir/offer.done"
-	zsh -f "$dir/zsh" "$src/util/completion" "$1" "$dir/offer" >&2 &&
+	zsh -f "$src/fabtests/functional/completion.zsh" "$src/util/completion" \
+		"$1" "$dir/offer" >&2 &&
 		cat "$dir/offer"
 }
 

@@ -301,6 +301,7 @@ pool_tests = fabtests/functional/group.sh \
 	fabtests/functional/on_rpmem.sh
 TESTS += $(pool_tests)
 EXTRA_DIST += $(pool_tests) fabtests/functional/suite.sh \
+	fabtests/functional/completion.zsh \
 	fabtests/functional/nbd_disk.sh fabtests/functional/nbd_random.py \
 	fabtests/functional/crash_suite.sh fabtests/functional/obj_suite.sh \
 	fabtests/functional/group_net.py fabtests/functional/slow_link.py \

@@ -119,7 +119,7 @@ serve() {
 		sleep 0.05
 	done
 }
-serve 0 g0 g1 g2 obj
+serve 0 g0 g1 g2 obj kv
 port=$(cat ready)
 group="127.0.0.1:$port:g0,127.0.0.1:$port:g1,127.0.0.1:$port:g2;k=2"
 python3 - "$group" <<'P'
@@ -132,6 +132,43 @@ P
 fi_rpmem_group status "$group"
 fi_rpmem_group scrub --quiet "$group"
 used ofi-rpmem-tools: fi_rpmem_group, which finds three equal members
+
+apt-get install -y --no-install-recommends redis-server
+module=$(dpkg -L redis-rpmem | grep '/rpmem_redis.so$')
+# redis ARGUMENT...: start Redis in a new folder, on the log in pool kv
+redis() {
+	rm -rf redis
+	mkdir redis
+	LD_PRELOAD=$module redis-server --dir "$dir/redis" --port 0 \
+		--unixsocket "$dir/redis.sock" --save '' --appendonly yes \
+		--appendfsync always --loadmodule "$module" \
+		127.0.0.1:"$port":kv "$@" >redis.out 2>&1 &
+	redis=$!
+}
+redis create yes
+case $(redis-server --version) in
+*v=7.0.*)
+	until redis-cli -s redis.sock set key durable 2>/dev/null | grep OK; do
+		kill -0 $redis || { cat redis.out; exit 1; }
+		sleep 0.05
+	done
+	kill -KILL $redis
+	wait $redis || true
+	redis
+	until redis-cli -s redis.sock get key 2>/dev/null | grep durable; do
+		kill -0 $redis || { cat redis.out; exit 1; }
+		sleep 0.05
+	done
+	redis-cli -s redis.sock shutdown
+	wait $redis || true
+	used redis-rpmem: Redis, which has its data after a kill and without its folder
+	;;
+*)
+	wait $redis && exit 1
+	grep 'use Redis 7.0' redis.out
+	used redis-rpmem: another version of Redis refuses the module
+	;;
+esac
 
 if [ -n "$(dpkg -L librpmem1 2>/dev/null)" ]; then
 	apt-get install -y --no-install-recommends pmdk-tools
@@ -189,6 +226,23 @@ crash() {
 crash 1 'echo new >x'
 crash 0 'echo new >x && sync x && sync .'
 used ofi-rpmem-tools: fi_rpmem_crashtest convicts and acquits
+
+apt-get install -y --no-install-recommends bash-completion zsh
+# Let bash-completion find the file of a command, and complete an option.
+bash -c '. /usr/share/bash-completion/bash_completion
+	load=$(complete -p -D | sed "s/.*-F \([^ ]*\).*/\1/")
+	for tool in fi_rpmemd fi_rpmem_cp rpmem_lead; do
+		$load $tool
+		complete -p $tool || exit
+	done
+	COMP_WORDS=(fi_rpmem_cp --veri) COMP_CWORD=1
+	_fi_rpmem
+	[ "${COMPREPLY[*]}" = --verify ]'
+zsh -f /completion.zsh "" "fi_rpmem_cp --veri" offer
+grep -x -e --verify offer
+zsh -f /completion.zsh "" "rpmem_lead re" offer.lead
+grep -x replace offer.lead
+used ofi-rpmem-tools: completion in bash and zsh
 
 getent passwd ofi_rpmem >/dev/null
 find /usr/lib/systemd /lib/systemd -name fi_rpmemd.service | grep . >/dev/null
