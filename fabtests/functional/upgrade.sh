@@ -277,7 +277,7 @@ lives()
 			kill -0 $writer 2>/dev/null || break
 			sleep 0.02
 		done
-		loads $writer "$1" || return
+		loads $writer "$1" || { cat writer.out; return 1; }
 		stop TERM
 		case $at in 100 | 300) serve "$new" ;; *) serve "$old" ;; esac
 	done
