@@ -61,7 +61,7 @@ await_lines()
 		for pid in "$@"; do
 			kill -0 "$pid" 2>/dev/null || die "process $pid ended"
 		done
-		sleep 0.01
+		sleep 0.03
 	done
 	die "$file does not grow"
 }

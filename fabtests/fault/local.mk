@@ -285,7 +285,7 @@ EXTRA_DIST += fabtests/fault/dirty_shutdown.sh \
 	fabtests/fault/log_lives.sh fabtests/fault/pool_owners.py fabtests/fault/pool_restart.sh \
 	fabtests/fault/plugpull.sh fabtests/fault/crowd.sh fabtests/fault/large_pool.sh \
 	fabtests/fault/rpc_lives.sh fabtests/fault/kv_lives.sh \
-	fabtests/fault/lives.sh fabtests/fault/lives_sockets.sh
+	fabtests/fault/lanes.sh fabtests/fault/lives.sh fabtests/fault/lives_sockets.sh
 check_LTLIBRARIES += fabtests/fault/libstale_reader.la
 fabtests_fault_libstale_reader_la_SOURCES = fabtests/fault/stale_reader.c
 fabtests_fault_libstale_reader_la_LDFLAGS = -module -avoid-version -shared -rpath /nowhere

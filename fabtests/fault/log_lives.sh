@@ -4,13 +4,20 @@
 # both. After its kill fi_rpmemd's pool becomes what msync had covered. The log
 # holds every acknowledged entry, and every entry that a reader saw as durable;
 # the numbers have no gap. The pool has a second log, whose writer continues
-# when only the first writer is killed.
+# when only the first writer is killed. Each layout is a lane: the lanes run at
+# the same time. RP_LANE=N runs one, with all kills.
 # usage: log_lives.sh [KILLS]
 set -u
-kills=${1:-40}
+kills=${1:-120}
 [ "${RP_LONG:-0}" != 1 ] || kills=${1:-10000}
 [ -z "${RP_SANITIZE:-}" ] || kills=8
 src=$(cd "${srcdir:-..}" && pwd)
+if [ -z "${RP_LANE:-}" ]; then
+	. "$src/fabtests/fault/lanes.sh"
+	run_lanes 4 "$kills"
+	exit
+fi
+kills=${1:-$kills}
 dir=$(mktemp -d ./loglives.XXXXXX) || exit 99
 cd "$dir" || exit 99
 . "$src/fabtests/fault/lives.sh"
@@ -34,7 +41,7 @@ trap finish EXIT
 
 die()
 {
-	echo "FAIL: $* (RP_SEED=$RP_SEED)"
+	echo "FAIL: $* (RP_LANE=$RP_LANE RP_SEED=$RP_SEED)"
 	tail -n 20 daemon.out
 	tail -n 5 writer.out other.out reader.out check.out
 	exit 1
@@ -86,86 +93,84 @@ kill $daemon && wait $daemon
 cp vol empty
 
 life=0 writers=0 targets=0 boths=0
-for layout in 0 1 2 3; do
-	cp empty vol
-	cp empty vol.safe
-	serve
-	where=127.0.0.1:$port:vol@2/0
-	$log "$where" create $layout || die "create"
-	$log "${where%0}1" create $layout || die "create the other one"
-	: >writer.out
-	: >other.out
-	: >reader.out
-	$log "$where" follow >>reader.out 2>&1 &
-	reader=$!
-	until grep -q opened reader.out; do
-		kill -0 $reader 2>/dev/null || die "the reader ended"
-		sleep 0.02
-	done
-	for _ in $(seq $((kills / 4))); do
-		progress
-		life=$((life + 1))
-		if [ -z "$writer" ]; then
-			$log "$where" append >>writer.out 2>&1 &
-			writer=$!
-		fi
-		if [ -z "$other" ]; then
-			$log "${where%0}1" append >>other.out 2>&1 &
-			other=$!
-			# An open fails if the target ends meanwhile.
-			await_lines other.out 1 "$other"
-		fi
-		await_lines writer.out 100 "$writer" "$reader" "$other"
-		below 8
-		pick=${RP_PICK:-$pick}
-		case $pick in
-		0 | 1 | 2 | 3) # kill only the writer
-			writers=$((writers + 1))
-			end "$writer"
-			writer=
-			await_lines other.out 1 "$other"
-			;;
-		4 | 5 | 6) # kill only the target: the writer continues
-			targets=$((targets + 1))
-			end $daemon
-			cp vol.safe vol
-			serve
-			await_lines writer.out 100 "$writer" "$reader" "$other"
-			continue
-			;;
-		*) # kill both; the target first: it executes nothing behind them
-			boths=$((boths + 1))
-			end "$daemon" "$writer" "$other"
-			writer= other=
-			cp vol.safe vol
-			serve
-			check "${where%0}1" other.out
-			;;
-		esac
-		seen=$(last_of seen reader.out)
-		check "$where" writer.out
-		[ "$last" -ge "${seen:-0}" ] ||
-			die "life $life, layout $layout: $seen was seen as durable, $last is the last"
-	done
-	# The entries are durable: the reader receives them even if it starts
-	# later.
-	for _ in $(seq 3000); do
-		[ -z "$(last_of seen reader.out)" ] || break
-		kill -0 "$reader" 2>/dev/null || die "the reader ended"
-		sleep 0.02
-	done
-	[ -n "$(last_of seen reader.out)" ] || die "the reader saw nothing"
-	[ -z "$writer" ] || end "$writer"
-	if [ -n "$other" ]; then
-		await_lines other.out 1 "$other"
-		end "$other"
-		check "${where%0}1" other.out
-	fi
-	writer= other=
-	end "$reader"
-	end $daemon
-	port=0
+layout=$RP_LANE
+cp empty vol
+cp empty vol.safe
+serve
+where=127.0.0.1:$port:vol@2/0
+$log "$where" create $layout || die "create"
+$log "${where%0}1" create $layout || die "create the other one"
+: >writer.out
+: >other.out
+: >reader.out
+$log "$where" follow >>reader.out 2>&1 &
+reader=$!
+until grep -q opened reader.out; do
+	kill -0 $reader 2>/dev/null || die "the reader ended"
+	sleep 0.02
 done
+for _ in $(seq "$kills"); do
+	progress
+	life=$((life + 1))
+	if [ -z "$writer" ]; then
+		$log "$where" append >>writer.out 2>&1 &
+		writer=$!
+	fi
+	if [ -z "$other" ]; then
+		$log "${where%0}1" append >>other.out 2>&1 &
+		other=$!
+		# An open fails if the target ends meanwhile.
+		await_lines other.out 1 "$other"
+	fi
+	await_lines writer.out 100 "$writer" "$reader" "$other"
+	below 8
+	pick=${RP_PICK:-$pick}
+	case $pick in
+	0 | 1 | 2 | 3) # kill only the writer
+		writers=$((writers + 1))
+		end "$writer"
+		writer=
+		await_lines other.out 1 "$other"
+		;;
+	4 | 5 | 6) # kill only the target: the writer continues
+		targets=$((targets + 1))
+		end $daemon
+		cp vol.safe vol
+		serve
+		await_lines writer.out 100 "$writer" "$reader" "$other"
+		continue
+		;;
+	*) # kill both; the target first: it executes nothing behind them
+		boths=$((boths + 1))
+		end "$daemon" "$writer" "$other"
+		writer= other=
+		cp vol.safe vol
+		serve
+		check "${where%0}1" other.out
+		;;
+	esac
+	seen=$(last_of seen reader.out)
+	check "$where" writer.out
+	[ "$last" -ge "${seen:-0}" ] ||
+		die "life $life, layout $layout: $seen was seen as durable, $last is the last"
+done
+# The entries are durable: the reader receives them even if it starts
+# later.
+for _ in $(seq 3000); do
+	[ -z "$(last_of seen reader.out)" ] || break
+	kill -0 "$reader" 2>/dev/null || die "the reader ended"
+	sleep 0.02
+done
+[ -n "$(last_of seen reader.out)" ] || die "the reader saw nothing"
+[ -z "$writer" ] || end "$writer"
+if [ -n "$other" ]; then
+	await_lines other.out 1 "$other"
+	end "$other"
+	check "${where%0}1" other.out
+fi
+writer= other=
+end "$reader"
+end $daemon
 echo "$life kills: $writers of the writer, $targets of the target, $boths of both" \
 	"(RP_SEED=$RP_SEED)"
 exit $failed

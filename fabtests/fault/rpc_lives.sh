@@ -4,12 +4,25 @@
 # or both. After its kill the server's pool becomes what msync had covered.
 # Every acknowledged call is processed exactly once, in order, by a handler that
 # follows rpmem_rpc(3). A server whose client has gone processes them alone.
+# Three lanes run at the same time: 0: calls travel in requests to the agent
+# (S-RFlush); 1: none does (W-RFlush); 2: the client waits while half of the ring
+# is in use. RP_LANE=N runs one, with all kills.
 # usage: rpc_lives.sh [KILLS]
 set -u
-kills=${1:-24}
+kills=${1:-72}
 [ "${RP_LONG:-0}" != 1 ] || kills=${1:-10000}
 [ -z "${RP_SANITIZE:-}" ] || kills=8
 src=$(cd "${srcdir:-..}" && pwd)
+if [ -z "${RP_LANE:-}" ]; then
+	. "$src/fabtests/fault/lanes.sh"
+	run_lanes 3 "$kills"
+	exit
+fi
+kills=${1:-$kills}
+case $RP_LANE in
+1) export FI_OFI_RPMEM_INLINE=0 ;;
+2) export RP_THRESHOLD=50 ;;
+esac
 dir=$(mktemp -d ./rpclives.XXXXXX) || exit 99
 cd "$dir" || exit 99
 . "$src/fabtests/fault/lives.sh"
@@ -33,7 +46,7 @@ trap finish EXIT
 
 die()
 {
-	echo "FAIL: $* (RP_SEED=$RP_SEED)"
+	echo "FAIL: $* (RP_LANE=$RP_LANE RP_SEED=$RP_SEED)"
 	tail -n 5 server.out client.out check.out
 	exit 1
 }

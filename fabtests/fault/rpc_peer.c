@@ -6,8 +6,9 @@
  *                                     STATE as rpmem_rpc(3) describes; over
  *                                     the base provider $RP_BASE
  *   rpc_peer call WHERE KEY           calls endlessly after KEY's last call;
- *                                     prints "resume N", "acked N", "replied N"
- *   rpc_peer check WHERE KEY          prints "resume N"
+ *                                     prints "resume N", "acked N", "replied
+ * N"; with the threshold $RP_THRESHOLD rpc_peer check WHERE KEY          prints
+ * "resume N"
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -267,8 +268,13 @@ static int call(struct rpmem_rpc *rpc, uint64_t k)
 static int connect_to(struct rpmem_rpc **rpc, const char *where,
 		      const unsigned char *id)
 {
+	const char *threshold = getenv("RP_THRESHOLD");
 	const struct rpmem_rpc_attr attr = {
-		.size = sizeof(attr), .id = id, .timeout = 30};
+		.size = sizeof(attr),
+		.id = id,
+		.timeout = 30,
+		.threshold = threshold ? (unsigned int)atoi(threshold) : 0,
+	};
 	int ret = -1;
 
 	for (int i = 0; i < TRIES; i++) {
