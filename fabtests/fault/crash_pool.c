@@ -43,9 +43,17 @@ const struct pool_cell pool_cells[POOL_CELLS] = {
 #define AGENT                                                                  \
 	"agent-clwb", TRUTH(MODEL_DMA_CACHE, .fence = true),                   \
 		FACTS(RP_PLACE_DMA_CACHE, .native = RP_NO)
+/* A file on a disk, which the kernel's socket code fills. */
+#define MSYNC                                                                  \
+	"agent-msync", {.kind = MODEL_FILE, .place = MODEL_CPU_USER},          \
+	{                                                                      \
+		.memory = RP_MEM_FILE, .placement = RP_PLACE_CPU_USER,         \
+		.domain = RP_DOMAIN_MEMCTRL, .fs_trusted = RP_YES,             \
+		.agent = true                                                  \
+	}
 	{FENCE, false, false}, {FENCE, true, false},  {NATIVE, false, false},
 	{NATIVE, true, false}, {AGENT, false, false}, {AGENT, true, false},
-	{AGENT, false, true},  {AGENT, true, true},
+	{AGENT, false, true},  {AGENT, true, true},   {MSYNC, false, false},
 };
 
 #define WORDS (POOL_LONGEST / MODEL_WORD)
@@ -343,7 +351,12 @@ void pool_store(uint64_t at, const void *from, size_t len)
 
 void pool_flush(uint64_t at, uint64_t len)
 {
-	op_flush(NULL, pw.mem + at, len);
+	const uint64_t page = at / MODEL_PAGE * MODEL_PAGE;
+
+	if (pw.cell->truth.kind == MODEL_FILE)
+		MUST(op_sync(NULL, pw.mem + page, at + len - page));
+	else
+		op_flush(NULL, pw.mem + at, len);
 }
 
 void pool_drain(void)
@@ -363,8 +376,12 @@ int pool_submit(void *arg, struct rpmem_pool_op *op)
 	if (op->offset + op->len > pw.high)
 		pw.high = op->offset + op->len;
 	if (pw.instant) {
-		pool_store(op->offset, op->buf, op->len);
-		pool_flush(op->offset, op->len);
+		const uint64_t tail = op->then ? htole64(op->then->value) : 0;
+		const uint64_t at = op->then ? op->then->offset : op->offset;
+		const size_t len = op->then ? sizeof(tail) : op->len;
+
+		pool_store(at, op->then ? &tail : op->buf, len);
+		pool_flush(at, len);
 		pool_drain();
 		end_op(op, 0);
 		return 0;
@@ -378,11 +395,90 @@ int pool_submit(void *arg, struct rpmem_pool_op *op)
 	return 0;
 }
 
+struct act {
+	enum {
+		ACT_SUBMIT,
+		ACT_POLL,
+		ACT_TARGET,
+		ACT_SERVE
+	} kind;
+	unsigned int wire, n; /* deliver n messages of wire before the act */
+};
+
+/*
+ * List the next steps. blocked: a call of the program waits, so that neither
+ * the program nor its code at the target goes on.
+ */
+static size_t all_acts(struct act *out, bool blocked)
+{
+	struct pmsim_wire wire[WIRES];
+	size_t n = pmsim->wires(wire, WIRES), acts = 0;
+
+	if (!blocked && pw.program->may_submit())
+		out[acts++].kind = ACT_SUBMIT;
+	if (!blocked && pw.program->serve && pw.program->may_serve())
+		out[acts++].kind = ACT_SERVE;
+	for (unsigned int m = 0; m <= POOL_TARGET; m++) {
+		const struct act run = {m ? ACT_TARGET : ACT_POLL, 0, 0};
+
+		if (waits_for(m) || (m && model_dma_pending(pw.model)))
+			out[acts++] = run;
+		for (size_t i = 0; i < n; i++)
+			for (unsigned int k = wire[i].in_flight;
+			     k && wire[i].to == m; k--)
+				out[acts++] =
+					(struct act){run.kind, wire[i].id, k};
+	}
+	return acts;
+}
+
+static void run_act(const struct act *a, bool blocked)
+{
+	if (a->kind == ACT_SUBMIT || a->kind == ACT_SERVE) {
+		if (a->kind == ACT_SUBMIT)
+			pw.program->submit();
+		else
+			pw.program->serve();
+		return;
+	}
+	if (a->n)
+		pmsim->deliver(a->wire, a->n);
+	pool_cut();
+	if (a->kind == ACT_POLL) {
+		if (blocked)
+			run(0);
+		else
+			pw.program->poll();
+		return;
+	}
+	if (!a->n && !waits_for(POOL_TARGET))
+		model_dma_step(pw.model, 0);
+	else if (model_dma_ready(pw.model) && choose(&choices, 2))
+		while (model_dma_ready(pw.model))
+			model_dma_step(pw.model, 0);
+	pool_cut();
+	run(POOL_TARGET);
+}
+
+/* Run a chosen step. Returns false if there is none. */
+static bool run_step(bool blocked)
+{
+	struct act acts[64];
+	size_t n;
+
+	pool_cut();
+	n = all_acts(acts, blocked);
+	if (n)
+		run_act(&acts[choose(&choices, (unsigned int)n)], blocked);
+	return n;
+}
+
 int pool_poll(void *arg, struct rpmem_pool_op **done, unsigned int n,
 	      int timeout_ms)
 {
 	for (int i = 0; !pw.nended && timeout_ms && i < POOL_PUMPS; i++)
-		pump();
+		if (!pw.exploring || !run_step(true))
+			pump();
 	if (!pw.nended)
 		return 0;
 	*done = pw.ended[0];
@@ -464,79 +560,14 @@ void pool_start(const struct pool_cell *cell, const struct pool_program *p)
 	node_peer(&pw.node[0], name);
 }
 
-struct act {
-	enum {
-		ACT_SUBMIT,
-		ACT_POLL,
-		ACT_TARGET,
-		ACT_SERVE
-	} kind;
-	unsigned int wire, n; /* deliver n messages of wire before the act */
-};
-
-static size_t all_acts(struct act *out)
-{
-	struct pmsim_wire wire[WIRES];
-	size_t n = pmsim->wires(wire, WIRES), acts = 0;
-
-	if (pw.program->may_submit())
-		out[acts++].kind = ACT_SUBMIT;
-	if (pw.program->serve && pw.program->may_serve())
-		out[acts++].kind = ACT_SERVE;
-	for (unsigned int m = 0; m <= POOL_TARGET; m++) {
-		const struct act run = {m ? ACT_TARGET : ACT_POLL, 0, 0};
-
-		if (waits_for(m) || (m && model_dma_pending(pw.model)))
-			out[acts++] = run;
-		for (size_t i = 0; i < n; i++)
-			for (unsigned int k = wire[i].in_flight;
-			     k && wire[i].to == m; k--)
-				out[acts++] =
-					(struct act){run.kind, wire[i].id, k};
-	}
-	return acts;
-}
-
-static void run_act(const struct act *a)
-{
-	if (a->kind == ACT_SUBMIT || a->kind == ACT_SERVE) {
-		if (a->kind == ACT_SUBMIT)
-			pw.program->submit();
-		else
-			pw.program->serve();
-		return;
-	}
-	if (a->n)
-		pmsim->deliver(a->wire, a->n);
-	pool_cut();
-	if (a->kind == ACT_POLL) {
-		pw.program->poll();
-		return;
-	}
-	if (!a->n && !waits_for(POOL_TARGET))
-		model_dma_step(pw.model, 0);
-	else if (model_dma_ready(pw.model) && choose(&choices, 2))
-		while (model_dma_ready(pw.model))
-			model_dma_step(pw.model, 0);
-	pool_cut();
-	run(POOL_TARGET);
-}
-
 void pool_run(void)
 {
-	struct act acts[64];
-	size_t n;
-
 	pw.exploring = true;
 	for (int idle = 0; !*pw.why && !pw.program->is_done();) {
 		if (pw.program->step)
 			pw.program->step();
-		pool_cut();
-		n = all_acts(acts);
-		if (n) {
-			run_act(&acts[choose(&choices, (unsigned int)n)]);
+		if (run_step(false))
 			continue;
-		}
 		pw.now += 300 * POOL_MS;
 		run(POOL_TARGET);
 		pw.program->poll();

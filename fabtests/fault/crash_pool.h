@@ -28,9 +28,7 @@ struct pool_cell {
 	bool apart;	  /* requests to the agent carry no bytes of writes */
 };
 extern const struct pool_cell pool_cells[];
-/* The last POOL_CELLS_APART cells have `apart`. */
-#define POOL_CELLS	 8u
-#define POOL_CELLS_APART 2u
+#define POOL_CELLS 9u
 
 /* The program of a run: crash_log, crash_rpc or crash_dirty. */
 struct pool_program {
