@@ -165,9 +165,16 @@ struct rpmem_log_info {
 	enum rpmem_pool_class reached; /* class that an append reaches */
 	const char *method;	       /* a name of fi_rpmem(7) */
 	uint64_t id; /* random number that rpmem_log_create() gave the log */
+	/*
+	 * A reader's: every entry below has arrived; a crash may take away
+	 * those from `durable` on. A writer's: durable.
+	 */
+	uint64_t visible;
 };
 /*
- * Fill in *info. A reader reads the superblocks: *info has their newest head.
+ * Fill in *info. A reader reads the superblocks, whose newest head *info has,
+ * and, unless info->size ends before `visible`, the entries behind those that
+ * it knows to be visible.
  */
 int rpmem_log_query(struct rpmem_log *log, struct rpmem_log_info *info);
 

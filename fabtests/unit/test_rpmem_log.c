@@ -213,6 +213,15 @@ Test(rpmem_log, reader_gets_durable_entries_only_and_all_at_last)
 			reader_follows(layout);
 }
 
+/* Place the bytes of outstanding writes; commits stay outstanding. */
+static void place_writes(struct log_test *l)
+{
+	for (unsigned int i = 0; i < l->rig.nops; i++)
+		if (l->rig.ops[i].op->type == RPMEM_POOL_WRITE)
+			memcpy(l->rig.visible + l->rig.ops[i].op->offset,
+			       l->rig.ops[i].op->buf, l->rig.ops[i].op->len);
+}
+
 Test(rpmem_log, visible_flag_reads_an_entry_that_is_not_durable)
 {
 	struct log_test *l = &one;
@@ -226,11 +235,7 @@ Test(rpmem_log, visible_flag_reads_an_entry_that_is_not_durable)
 	io = rig_io(&l->reader_port);
 	cr_assert_eq(log_open(&reader, &io, true), 0);
 	submit_append(l);
-	/* The written bytes are visible, the commit is outstanding. */
-	for (unsigned int i = 0; i < l->rig.nops; i++)
-		if (l->rig.ops[i].op->type == RPMEM_POOL_WRITE)
-			memcpy(l->rig.visible + l->rig.ops[i].op->offset,
-			       l->rig.ops[i].op->buf, l->rig.ops[i].op->len);
+	place_writes(l);
 	cr_assert_eq(rpmem_log_read(reader, &lsn, bytes, LEN, &len, 0), 0);
 	cr_assert_eq(rpmem_log_read(reader, &lsn, bytes, LEN, &len,
 				    RPMEM_LOG_VISIBLE),
@@ -281,6 +286,65 @@ Test(rpmem_log, reader_gets_no_dropped_entry_that_it_has_not_read_yet)
 	cr_assert_eq(len, 20);
 	rpmem_log_close(reader);
 	close_one(l);
+}
+
+static struct rpmem_log_info query(struct rpmem_log *log)
+{
+	struct rpmem_log_info info = {.size = sizeof(info)};
+
+	cr_assert_eq(rpmem_log_query(log, &info), 0, "%s", rpmem_log_error());
+	return info;
+}
+
+/* Also for a reader whose cache has the bytes before the entries. */
+Test(rpmem_log, reader_knows_visible_and_durable_positions)
+{
+	struct log_test *l = &one;
+	struct rpmem_log_info info;
+	struct rpmem_log *reader;
+	uint64_t first, second;
+	struct log_io io;
+
+	for (uint32_t layout = 0; layout <= RPMEM_LOG_REGISTER; layout++) {
+		open_one(l, 8192, layout);
+		io = rig_io(&l->reader_port);
+		cr_assert_eq(log_open(&reader, &io, true), 0);
+		info = query(reader);
+		cr_assert_eq(info.visible, LOG_FIRST);
+		submit_append(l);
+		first = l->log->tail;
+		cr_assert_eq(query(reader).visible, LOG_FIRST, "on the way");
+		place_writes(l);
+		info = query(reader);
+		cr_assert_eq(info.visible, first);
+		cr_assert_eq(info.durable, LOG_FIRST);
+		cr_assert_eq(info.tail, LOG_FIRST);
+		while (l->done < l->nbatches)
+			poll_log(l, -1);
+		cr_assert_eq(query(l->log).visible, first);
+		/* The next entry says that those before it are durable. */
+		submit_append(l);
+		second = l->log->tail;
+		cr_assert_eq(query(l->log).visible, first);
+		place_writes(l);
+		info = query(reader);
+		cr_assert_eq(info.visible, second);
+		cr_assert_geq(info.durable, first);
+		/* A crash takes the entry away; the next writer drops it. */
+		l->rig.nops = 0;
+		memcpy(l->rig.visible + LOG_RING_AT + first,
+		       (char[LOG_ALIGN]){0}, LOG_ALIGN);
+		l->log->failed = -EIO;
+		rpmem_log_close(l->log);
+		io = rig_io(&l->port);
+		cr_assert_eq(log_open(&l->log, &io, false), 0, "%s",
+			     rpmem_log_error());
+		info = query(reader);
+		cr_assert_eq(info.visible, first);
+		cr_assert_eq(info.durable, first);
+		rpmem_log_close(reader);
+		close_one(l);
+	}
 }
 
 Test(rpmem_log, poll_publishes_without_waiting)

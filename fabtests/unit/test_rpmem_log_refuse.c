@@ -94,6 +94,12 @@ Test(rpmem_log, sizes_out_of_range_are_refused)
 	cr_assert_eq(rpmem_log_query(l->log, &info), 0);
 	cr_assert_eq(info.id, 0);
 	cr_assert_neq(info.tail, 0);
+	/* Then it had no visible position. */
+	info.size = offsetof(struct rpmem_log_info, visible);
+	info.visible = 1;
+	cr_assert_eq(rpmem_log_query(l->log, &info), 0);
+	cr_assert_eq(info.id, l->log->super.id);
+	cr_assert_eq(info.visible, 1);
 	io = rig_io(&l->port);
 	cr_assert_eq(log_create(&io, RPMEM_LOG_ENTRY), -EEXIST);
 	cr_assert_eq(log_create(&io, 9), -EINVAL);

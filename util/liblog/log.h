@@ -120,6 +120,11 @@ struct rpmem_log {
 	 * entry of an old epoch that was since overwritten in the pool.
 	 */
 	struct log_super cache_super;
+	/*
+	 * A reader's: all entries of epoch visible_epoch below LSN `visible`
+	 * have arrived.
+	 */
+	uint64_t visible, visible_epoch;
 };
 
 /* error.c: set the error text of this thread; returns ret. */
@@ -167,6 +172,11 @@ int log_super_read(struct rpmem_log *log);
 /* read.c: called with both locks held. */
 /* For a reader: read a newer superblock, and what it marks as durable. */
 int log_refresh(struct rpmem_log *log);
+/*
+ * For a reader that has just refreshed: find `visible`, and what the entries
+ * below it mark as durable.
+ */
+int log_find_visible(struct rpmem_log *log);
 /*
  * Read the entry at lsn into the cache; fresh: even if it is cached. Returns 1
  * and the entry, with *data valid until the next call; 0: none; -errno.

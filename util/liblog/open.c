@@ -639,8 +639,9 @@ int rpmem_log_query(struct rpmem_log *log, struct rpmem_log_info *info)
 
 	if (!log || !info)
 		return log_error(-EINVAL, "the log, or info, is NULL");
-	/* An older program was compiled with a struct without `id`. */
+	/* An older program was compiled with a struct without these fields. */
 	if (info->size != sizeof(*info) &&
+	    info->size != offsetof(struct rpmem_log_info, visible) &&
 	    info->size != offsetof(struct rpmem_log_info, id))
 		return log_error(-EINVAL,
 				 "info->size is %zu; set it to sizeof(struct "
@@ -653,6 +654,8 @@ int rpmem_log_query(struct rpmem_log *log, struct rpmem_log_info *info)
 	pthread_mutex_lock(&log->lock);
 	if (log->read_only)
 		ret = log_refresh(log);
+	if (!ret && log->read_only && info->size == sizeof(*info))
+		ret = log_find_visible(log);
 	info->head = log->super.head;
 	info->durable = log->durable;
 	info->tail = log->read_only ? log->durable : log->tail;
@@ -662,8 +665,10 @@ int rpmem_log_query(struct rpmem_log *log, struct rpmem_log_info *info)
 	info->layout = (enum rpmem_log_layout)log->super.layout;
 	info->reached = pool.reached;
 	info->method = pool.method;
-	if (info->size == sizeof(*info))
+	if (info->size > offsetof(struct rpmem_log_info, id))
 		info->id = log->super.id;
+	if (info->size == sizeof(*info))
+		info->visible = log->read_only ? log->visible : log->durable;
 	pthread_mutex_unlock(&log->lock);
 	pthread_mutex_unlock(&log->read_lock);
 	return ret;

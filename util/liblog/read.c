@@ -106,6 +106,41 @@ static int look_ahead(struct rpmem_log *log, uint64_t lsn)
 	return 0;
 }
 
+int log_find_visible(struct rpmem_log *log)
+{
+	const uint64_t epoch = log->super.epoch;
+	/* A writer that goes on has at most this when the call begins. */
+	const uint64_t most = log->super.mark + LOG_MARK_BYTES + 2 * LOG_WINDOW;
+	uint64_t at = log->durable;
+	const unsigned char *data;
+	struct log_entry e;
+	bool fresh = false;
+	int ret;
+
+	if (log->visible_epoch == epoch && log->visible > at)
+		at = log->visible;
+	while (at < most) {
+		ret = log_read_entry(log, at, fresh, &e, &data);
+		if (ret < 0)
+			return ret;
+		if (!ret && fresh)
+			break;
+		/* The cache may have older bytes: read them again. */
+		fresh = !ret;
+		if (!ret)
+			continue;
+		if (e.durable > log->durable)
+			log->durable = e.durable;
+		at = e.next;
+	}
+	/* A next writer, whose superblock was read meanwhile, drops entries. */
+	if (log->super.epoch != epoch || at < log->durable)
+		at = log->durable;
+	log->visible = at;
+	log->visible_epoch = log->super.epoch;
+	return 0;
+}
+
 /*
  * Find the entry at *lsn, or after a pad there, that may be returned. Returns
  * 1, 0 or -errno as rpmem_log_read().
