@@ -57,12 +57,19 @@ static struct world {
 	struct rpmem_log *log;
 	struct rpmem_log_op ops[ENTRIES];
 	unsigned int nops, submitted, acked;
-	unsigned int fillers;	   /* the first entries are longer ones */
+	unsigned int fillers; /* the first entries are longer ones */
+	bool alone;	      /* the program is one append of one entry */
+	uint64_t messages[PMSIM_ERROR + 1]; /* sent before the program */
 	unsigned int refused;	   /* appends that found the ring full */
 	struct head last;	   /* the last acknowledged append */
 	struct head head, trimmed; /* `trimmed` differs from `head` within
 				    * rpmem_log_trim(): the log has either */
 } w;
+
+static bool uses_agent(void)
+{
+	return !strncmp(pw.cell->method, "agent-", 6);
+}
 
 /* --- recovery --- */
 
@@ -211,6 +218,30 @@ static void submit(unsigned int count)
 	w.nops++;
 }
 
+/*
+ * Check the messages of one append until its acknowledgement. An entry that
+ * validates itself is one round trip: a request to the agent and its reply, or
+ * a write and the read or FLUSH behind it, which does not await the write. A
+ * tail is stored by a second request, behind the acknowledged write.
+ */
+static void check_messages(void)
+{
+	static const unsigned int want[3][PMSIM_ERROR + 1] = {
+		{[PMSIM_SEND] = 2},
+		{[PMSIM_WRITE] = 1, [PMSIM_READ] = 1, [PMSIM_RESPONSE] = 1},
+		{[PMSIM_WRITE] = 1, [PMSIM_ACK] = 1, [PMSIM_SEND] = 2},
+	};
+	const unsigned int row = w.layout != RPMEM_LOG_ENTRY ? 2
+				 : uses_agent()		     ? 0
+							     : 1;
+
+	for (unsigned int i = 0; i <= PMSIM_ERROR; i++)
+		if (pmsim->count(i) - w.messages[i] != want[row][i])
+			WRONG("an append has %u messages of type %u, not %u",
+			      (unsigned int)(pmsim->count(i) - w.messages[i]),
+			      i, want[row][i]);
+}
+
 static void take_done(void)
 {
 	struct rpmem_log_op *done;
@@ -219,6 +250,8 @@ static void take_done(void)
 		while (rpmem_log_poll(w.log, &done, 1, 0) == 1) {
 			w.last = (struct head){done->lsn, w.acked};
 			w.acked += done->count;
+			if (w.alone)
+				check_messages();
 		}
 	} while (pw.nended);
 }
@@ -271,7 +304,7 @@ static bool is_done(void)
  */
 static void check_method(uint64_t reads, uint64_t sends)
 {
-	const bool agent = !strncmp(pw.cell->method, "agent-", 6);
+	const bool agent = uses_agent();
 
 	if (w.layout == RPMEM_LOG_ENTRY &&
 	    (agent != (pmsim->count(PMSIM_SEND) > sends) ||
@@ -337,6 +370,9 @@ static void run_trial(const void *arg)
 	MUST(log_open(&w.log, &io, false));
 	if (full || end)
 		begin_ring(full);
+	w.alone = !strcmp(t->program, "s");
+	for (unsigned int i = 0; i <= PMSIM_ERROR; i++)
+		w.messages[i] = pmsim->count(i);
 	reads = pmsim->count(PMSIM_READ);
 	sends = pmsim->count(PMSIM_SEND);
 	pool_run();
