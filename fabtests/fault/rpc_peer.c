@@ -5,10 +5,10 @@
  *   rpc_peer serve PATH PORT STATE    prints "port N"; keeps its effects in
  *                                     STATE as rpmem_rpc(3) describes; over
  *                                     the base provider $RP_BASE
- *   rpc_peer call WHERE KEY           calls endlessly after KEY's last call;
- *                                     prints "resume N", "acked N", "replied
- * N"; with the threshold $RP_THRESHOLD rpc_peer check WHERE KEY          prints
- * "resume N"
+ *   rpc_peer call WHERE KEY           calls endlessly after KEY's last call,
+ *                                     with the threshold $RP_THRESHOLD; prints
+ *                                     "resume N", "acked N" and "replied N"
+ *   rpc_peer check WHERE KEY          prints "resume N"
  */
 #include <errno.h>
 #include <fcntl.h>
