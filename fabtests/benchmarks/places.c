@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Times local updates of one persistent word, and of the ten places of Kalia et
- * al., SoCC '20, section 6, which the log's layouts counter and register use:
+ * Times updates of a persistent number in this machine's memory, by libpmem2.
+ * On some media, one that is stored again and again to the same line waits for
+ * the store before. Kalia et al., SoCC '20, section 6, spread the updates over
+ * ten places, 256 bytes apart. As in the log's layouts, the number is then the
+ * largest place (counter), or the XOR of all places (register).
  *
  *   places [FILE [ROUNDS]]
  *
- * FILE is persistent memory, or stands for it (default: a new file in /dev/shm)
- * and loses its contents. An update stores 8 bytes, writes their cache line
- * back and waits for it, by libpmem2. An append copies an entry past the
- * caches, waits for it, and updates the tail. Prints medians over the rounds,
- * and the ratio to one word in the same round.
+ * FILE is persistent memory, or any file to try the program out (default: a new
+ * file in /dev/shm). It is cut to 64 MiB and loses its contents. With an entry
+ * of LEN bytes, each update comes behind an append of so many bytes, which is
+ * part of the time. Prints the median time of the rounds, and how many times as
+ * fast as one word each way was in the same round.
  */
 #include "config.h"
 
@@ -30,7 +33,7 @@
 #define BLOCK	256u
 #define UPDATES 20000u
 #define AREA	(64u << 20)
-#define ENTRIES (AREA - 4096u) /* entries lie behind the places */
+#define ENTRIES 4096u /* offset of the entries, behind the places */
 #define LONGEST 4096u
 
 enum way {
@@ -77,32 +80,32 @@ static uint64_t recover(enum way way)
 	return v;
 }
 
-/* Nanoseconds for one update, behind the append of len bytes. */
+/* Nanoseconds for one update, with the append of len bytes before it. */
 static double run(enum way way, size_t len)
 {
 	static const char entry[LONGEST];
-	uint64_t start;
+	uint64_t elapsed;
 	size_t at = 0;
 
 	memset(area, 0, (size_t)PLACES * BLOCK);
 	sum = 0;
-	start = rp_clock_ns(CLOCK_MONOTONIC);
+	elapsed = rp_clock_ns(CLOCK_MONOTONIC);
 	for (uint64_t n = 1; n <= UPDATES; n++) {
 		if (len) {
-			pm.copy(area + 4096 + at, entry, len,
+			pm.copy(area + ENTRIES + at, entry, len,
 				PMEM2_F_MEM_NONTEMPORAL | PMEM2_F_MEM_NODRAIN);
 			pm.drain();
-			at = (at + len) % (ENTRIES - LONGEST);
+			at = (at + len) % (AREA - ENTRIES - LONGEST);
 		}
 		update(way, n);
 	}
-	start = rp_clock_ns(CLOCK_MONOTONIC) - start;
+	elapsed = rp_clock_ns(CLOCK_MONOTONIC) - elapsed;
 	if (recover(way) != UPDATES) {
 		fprintf(stderr, "places: %s: recovery found %llu of %u\n",
 			names[way], (unsigned long long)recover(way), UPDATES);
 		exit(1);
 	}
-	return (double)start / UPDATES;
+	return (double)elapsed / UPDATES;
 }
 
 /* Samples are integers: store thousandths. */
@@ -124,14 +127,17 @@ static void measure(size_t len, unsigned int rounds)
 {
 	struct rp_samples ns[WAYS] = {{0}}, ratio[WAYS] = {{0}};
 
-	for (unsigned int r = 0; r < rounds; r++) {
-		double one = 0, t;
+	/* Another way is the first in each round, and the first round warms up.
+	 */
+	for (unsigned int r = 0; r <= rounds; r++) {
+		double t[WAYS];
 
-		for (enum way w = WORD; w < WAYS; w++) {
-			t = run(w, len);
-			one = w == WORD ? t : one;
-			sample(&ns[w], t);
-			sample(&ratio[w], one / t);
+		for (unsigned int k = 0; k < WAYS; k++)
+			t[(r + k) % WAYS] =
+				run((enum way)((r + k) % WAYS), len);
+		for (enum way w = WORD; r > 0 && w < WAYS; w++) {
+			sample(&ns[w], t[w]);
+			sample(&ratio[w], t[WORD] / t[w]);
 		}
 	}
 	printf("%8zu", len);
@@ -161,14 +167,14 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	fd = argc > 1 ? open(argv[1], O_RDWR | O_CREAT, 0600) : mkstemp(made);
+	if (fd >= 0 && argc < 2)
+		unlink(made);
 	if (fd < 0 || ftruncate(fd, AREA)) {
 		perror(argc > 1 ? argv[1] : made);
 		return 1;
 	}
 	area = mmap(NULL, AREA, PROT_READ | PROT_WRITE,
 		    MAP_SHARED | MAP_POPULATE, fd, 0);
-	if (argc < 2)
-		unlink(made);
 	if (area == MAP_FAILED) {
 		perror("mmap");
 		return 1;

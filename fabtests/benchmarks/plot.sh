@@ -7,7 +7,7 @@
 # The pools are made in FOLDER; those of log and rpc also in /dev/shm, as
 # emulated persistent memory. A table that is in OUT already is drawn, and not
 # measured again. JOB: log, rpc, ycsb, pagerank or recovery; default: all. The last
-# lines are the ratios that are wanted: NAME WHERE VALUE BAR met|missed.
+# lines are the ratios that are wanted: NAME WHERE VALUE RELATION LIMIT met|missed.
 set -eu
 [ $# -ge 3 ] || { sed -n '3,10s/^# //p' "$0"; exit 2; }
 src=$(cd "$(dirname "$0")/../.." && pwd)
@@ -124,9 +124,9 @@ join_rpc()
 		"$out/rpc-memory.txt" "$out/rpc-file.txt" >"$out/rpc.dat"
 }
 
-# Print each wanted ratio of the log and of durable calls as NAME WHERE VALUE BAR
-# met|missed, for the tables that are there.
-bars()
+# Print each wanted ratio of the tables that
+# are there: NAME WHERE VALUE RELATION LIMIT met|missed.
+wanted()
 {
 	for at in memory file; do
 		tables=
@@ -136,10 +136,11 @@ bars()
 		[ -n "$tables" ] || continue
 		# shellcheck disable=SC2086 # a list
 		awk -v at=$at '
-			function bar(name, value, word, limit)
+			function bar(name, value, relation, limit)
 			{
-				met = word == "<=" ? value <= limit : value >= limit
-				printf "%-40s %-7s %6.3f %s %s %s\n", name, at, value, word,
+				value += 0
+				met = relation == "<=" ? value <= limit : value >= limit
+				printf "%-40s %-7s %6.3f %s %s %s\n", name, at, value, relation,
 					limit, met ? "met" : "missed"
 			}
 			/^append \/ durable write / { bar("log_append_64B_vs_durable_write", $NF, "<=", 1.05) }
@@ -200,4 +201,4 @@ for job; do
 		;;
 	esac
 done
-bars | tee "$out/bars.txt"
+wanted | tee "$out/bars.txt"

@@ -39,14 +39,16 @@ bool crash_weakening(const struct verdict_cell *cell,
 		     const struct verdict_method *m, unsigned int n,
 		     struct crash_cell *out);
 /*
- * Does any event apply to a valid pair, in its variants from `first` on? If
- * not: why. CRASH_NO_EVENT is a hole in the list of events.
+ * Can a fact weaken during a run of this cell and method? Looks at the variants
+ * first, first + 1, ... up to the last that exists; first is 0, or CRASH_CONN
+ * for connected endpoints. CRASH_WEAKENS: yes. Otherwise the last reason of
+ * this list that some variant has. CRASH_NO_EVENT is a failure of the test.
  */
 enum crash_excuse {
-	CRASH_NO_VARIANT, /* the pair needs the other kind of connections */
-	CRASH_IN_PLACE,	  /* the program flushes by itself, told or not */
-	CRASH_NOT_USED,	  /* the provider refuses the method there */
-	CRASH_NO_EVENT,
+	CRASH_NO_VARIANT, /* not run over these connections */
+	CRASH_IN_PLACE,	  /* the program flushes, so nothing can tell it */
+	CRASH_NOT_USED,	  /* the provider refuses the method on this hardware */
+	CRASH_NO_EVENT,	  /* crash_weakening() has no fact for it */
 	CRASH_WEAKENS,
 	CRASH_EXCUSES
 };

@@ -178,12 +178,15 @@ enum crash_excuse crash_weakening_excuse(const struct verdict_cell *cell,
 		weak = strong;
 		if (crash_weakening(cell, m, 0, &weak))
 			return CRASH_WEAKENS;
+		/* Would the provider use the method at all? */
 		weak = strong;
 		weak.believed = crash_facts(cell, &weak.truth);
-		here = strong.inplace ? CRASH_IN_PLACE
-		       : crash_weakening_prepare(cell, m, &weak, &by)
-			       ? CRASH_NO_EVENT
-			       : CRASH_NOT_USED;
+		if (strong.inplace)
+			here = CRASH_IN_PLACE;
+		else if (crash_weakening_prepare(cell, m, &weak, &by))
+			here = CRASH_NO_EVENT;
+		else
+			here = CRASH_NOT_USED;
 		why = here > why ? here : why;
 	}
 	return why;
