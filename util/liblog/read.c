@@ -110,10 +110,11 @@ int log_find_visible(struct rpmem_log *log)
 {
 	const uint64_t epoch = log->super.epoch;
 	/* A writer that goes on has at most this when the call begins. */
-	const uint64_t most = log->super.mark + LOG_MARK_BYTES + 2 * LOG_WINDOW;
+	const uint64_t most =
+		log->super.mark + LOG_MARK_BYTES + 2ull * LOG_WINDOW;
 	uint64_t at = log->durable;
 	const unsigned char *data;
-	struct log_entry e;
+	struct log_entry e = {0};
 	bool fresh = false;
 	int ret;
 
@@ -123,12 +124,14 @@ int log_find_visible(struct rpmem_log *log)
 		ret = log_read_entry(log, at, fresh, &e, &data);
 		if (ret < 0)
 			return ret;
-		if (!ret && fresh)
-			break;
-		/* The cache may have older bytes: read them again. */
-		fresh = !ret;
-		if (!ret)
+		if (ret == 0) {
+			if (fresh)
+				break;
+			/* The cache may have older bytes: read them again. */
+			fresh = true;
 			continue;
+		}
+		fresh = false;
 		if (e.durable > log->durable)
 			log->durable = e.durable;
 		at = e.next;
