@@ -86,7 +86,7 @@ taken_back()
 	shift
 	since=$(date +%s%3N)
 	"$@" || exit 99
-	soon grep -q "^<4>.*pool vol: class power .* has become $pattern" "$dir/daemon.out" ||
+	soon grep -q "^<4>fi_rpmemd: ofi_rpmem: .*pool vol: class power .* has become $pattern" "$dir/daemon.out" ||
 		{ echo "FAIL: no line with the cause"; failed=1; }
 	took=$(($(date +%s%3N) - since))
 	echo "# the class was taken back after at most $took ms"
