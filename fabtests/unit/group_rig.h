@@ -41,8 +41,9 @@ struct rig_member {
 struct rig_writer {
 	struct group g;
 	bool used, alive, opened;
-	bool paused;	   /* no event of this writer happens */
-	bool opens_unseen; /* the writer opens members without group_look() */
+	bool paused; /* no event of this writer happens */
+	/* All that others wrote came after group_look(), before the opening. */
+	bool opens_unseen;
 	bool open[GROUP_MEMBERS]; /* the writer has a handle of the member */
 	bool wants_open[GROUP_MEMBERS]; /* group_io.reopen was called */
 	bool displaced[GROUP_MEMBERS]; /* another writer has taken the member */

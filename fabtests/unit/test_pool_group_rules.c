@@ -26,6 +26,11 @@ Test(pool_group_rules, one_epoch_has_one_writer)
 		     i++)
 			cr_assert(rig_event(&rig) || i < EVENTS);
 		rig.writers[a].paused = true;
+		/*
+		 * B promises before A looks at the member, or between the look
+		 * and the opening.
+		 */
+		rig.writers[a].opens_unseen = seed / 2 % 2;
 		return_member(2);
 		rig.members[0].up = false;
 		b = open_writer();
