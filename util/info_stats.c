@@ -55,17 +55,19 @@ static const struct rp_stats_copy *find(const struct copies *all,
 
 /* --- JSON --- */
 
-static json_t *times_json(const struct rp_stats_histogram *h)
+static json_t *times_json(const struct rp_stats *s,
+			  const struct rp_stats_histogram *h)
 {
 	const uint64_t n = rp_histogram_count(h);
 
 	return json_pack("{s:I, s:f, s:f, s:f}", "count", (json_int_t)n,
-			 "seconds", (double)h->ns / 1e9, "p50_us",
+			 "seconds", rp_stats_seconds(s, h->ticks), "p50_us",
 			 rp_histogram_quantile(h, 0.5) / 1e3, "p99_us",
 			 rp_histogram_quantile(h, 0.99) / 1e3);
 }
 
-static json_t *region_json(const struct rp_stats_region *r)
+static json_t *region_json(const struct rp_stats *s,
+			   const struct rp_stats_region *r)
 {
 	return json_pack(
 		"{s:s, s:b, s:I, s:s, s:s, s:I, s:I, s:o, s:{s:I, s:f}, "
@@ -75,11 +77,10 @@ static json_t *region_json(const struct rp_stats_region *r)
 		rp_class_name((enum rp_class)r->class), "method",
 		rp_method_name((enum rp_method)r->method), "failed",
 		(json_int_t)r->failed, "bytes", (json_int_t)r->bytes, "commits",
-		times_json(&r->commits), "msync", "count",
-		(json_int_t)r->msync.count, "seconds",
-		(double)r->msync.ns / 1e9, "cache_flushes", "count",
-		(json_int_t)r->lines.count, "seconds",
-		(double)r->lines.ns / 1e9);
+		times_json(s, &r->commits), "msync", "count",
+		(json_int_t)r->msyncs, "seconds", (double)r->msync_ns / 1e9,
+		"cache_flushes", "count", (json_int_t)r->flushes, "seconds",
+		rp_stats_seconds(s, r->flush_ticks));
 }
 
 static json_t *statuses_json(const uint64_t v[RP_STATS_STATUSES])
@@ -101,7 +102,7 @@ static json_t *target_json(const struct rp_stats *s)
 	for (int i = 0; i < RP_STATS_REGIONS; i++)
 		if (s->region[i].name[0])
 			json_array_append_new(pools,
-					      region_json(&s->region[i]));
+					      region_json(s, &s->region[i]));
 	return json_pack(
 		"{s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "requests",
 		(json_int_t)s->requests, "failures", statuses_json(s->failures),
@@ -125,13 +126,13 @@ static json_t *initiator_json(const struct rp_stats *s)
 		if (rp_histogram_count(&s->durable[i]))
 			json_object_set_new(methods,
 					    rp_method_name((enum rp_method)i),
-					    times_json(&s->durable[i]));
+					    times_json(s, &s->durable[i]));
 	for (int i = 0; i < RP_STATS_KINDS; i++)
 		json_object_set_new(
 			kinds, names[i],
 			json_pack("{s:I, s:I}", "count",
-				  (json_int_t)s->completed[i].count, "bytes",
-				  (json_int_t)s->completed[i].bytes));
+				  (json_int_t)s->completed[i], "bytes",
+				  (json_int_t)s->completed_bytes[i]));
 	return json_pack("{s:o, s:o, s:I, s:I, s:I, s:I, s:o}", "operations",
 			 kinds, "failures", statuses_json(s->errors),
 			 "outstanding", (json_int_t)rp_stats_outstanding(s),

@@ -57,7 +57,8 @@ static bool page_copy(int fd, struct rp_stats *to)
 	regions_copy(to->region, ((const struct rp_stats *)p)->region);
 	munmap(p, sizeof(*to));
 	if (to->magic != RP_STATS_MAGIC || to->version != RP_STATS_VERSION ||
-	    to->size != sizeof(*to))
+	    to->size != sizeof(*to) || !(to->ns_per_tick >= 0.125) ||
+	    !(to->ns_per_tick <= 2))
 		return false;
 	for (int i = 0; i < RP_STATS_REGIONS; i++) {
 		struct rp_stats_region *r = &to->region[i];
@@ -187,12 +188,17 @@ double rp_histogram_quantile(const struct rp_stats_histogram *h, double part)
 	return sum ? rp_bucket_end(i) : 0;
 }
 
+double rp_stats_seconds(const struct rp_stats *s, uint64_t ticks)
+{
+	return (double)ticks * s->ns_per_tick / 1e9;
+}
+
 uint64_t rp_stats_outstanding(const struct rp_stats *s)
 {
 	uint64_t ended = 0;
 
 	for (int i = 0; i < RP_STATS_KINDS; i++)
-		ended += s->completed[i].count;
+		ended += s->completed[i];
 	for (int i = 0; i < RP_STATS_STATUSES; i++)
 		ended += s->errors[i];
 	/* A completion may be counted during the copy. */

@@ -39,6 +39,8 @@ static inline double rp_bucket_end(size_t i)
 uint64_t rp_histogram_count(const struct rp_stats_histogram *h);
 /* Quantile `part` (0 to 1) in ns, rounded up to its bucket's end; 0: empty. */
 double rp_histogram_quantile(const struct rp_stats_histogram *h, double part);
+/* The seconds of a sum of ticks of this page. */
+double rp_stats_seconds(const struct rp_stats *s, uint64_t ticks);
 /* Operations that have started but not completed. */
 uint64_t rp_stats_outstanding(const struct rp_stats *s);
 

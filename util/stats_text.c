@@ -69,9 +69,9 @@ static void end_sample(const struct exposition *t, uint64_t value)
 	fprintf(t->out, "} %" PRIu64 "\n", value);
 }
 
-static void end_sample_seconds(const struct exposition *t, uint64_t ns)
+static void end_sample_seconds(const struct exposition *t, double seconds)
 {
-	fprintf(t->out, "} %.9f\n", (double)ns / 1e9);
+	fprintf(t->out, "} %.9f\n", seconds);
 }
 
 static void put_one(const struct exposition *t, const char *name,
@@ -102,8 +102,7 @@ static void region_begin(const struct exposition *t, size_t i, const char *name,
 }
 
 static void put_region(const struct exposition *t, const char *name,
-		       const char *type, const char *help, size_t at,
-		       bool seconds)
+		       const char *type, const char *help, size_t at)
 {
 	head(t, name, type, help);
 	for (size_t i = 0; i < t->n; i++)
@@ -114,10 +113,24 @@ static void put_region(const struct exposition *t, const char *name,
 				*(const uint64_t *)((const char *)r + at);
 
 			region_begin(t, i, name, r);
-			if (seconds)
-				end_sample_seconds(t, v);
-			else
-				end_sample(t, v);
+			end_sample(t, v);
+		}
+}
+
+/* Seconds that regions spent in msync, or in flushes of cache lines. */
+static void put_region_seconds(const struct exposition *t, const char *name,
+			       const char *help, bool msync)
+{
+	head(t, name, "counter", help);
+	for (size_t i = 0; i < t->n; i++)
+		for (const struct rp_stats_region *r =
+			     region_next(page_of(t, i), NULL);
+		     r; r = region_next(page_of(t, i), r)) {
+			region_begin(t, i, name, r);
+			end_sample_seconds(
+				t, msync ? (double)r->msync_ns / 1e9
+					 : rp_stats_seconds(page_of(t, i),
+							    r->flush_ticks));
 		}
 }
 
@@ -193,7 +206,8 @@ static void put_histogram(const struct series *s,
 	fputs(",le=\"+Inf\"", out);
 	end_sample(s->t, sum);
 	series_begin(s, "_sum");
-	end_sample_seconds(s->t, h->ns);
+	end_sample_seconds(s->t,
+			   rp_stats_seconds(page_of(s->t, s->i), h->ticks));
 	series_begin(s, "_count");
 	end_sample(s->t, sum);
 }
@@ -266,10 +280,9 @@ static void put_operations(const struct exposition *t)
 			for (int k = 0; k < RP_STATS_KINDS; k++) {
 				begin_sample(t, i, names[b]);
 				fprintf(t->out, ",kind=\"%s\"", kinds[k]);
-				end_sample(
-					t,
-					b ? page_of(t, i)->completed[k].bytes
-					  : page_of(t, i)->completed[k].count);
+				end_sample(t,
+					   b ? page_of(t, i)->completed_bytes[k]
+					     : page_of(t, i)->completed[k]);
 			}
 	}
 	head(t, "ofi_rpmem_operations_outstanding", "gauge",
@@ -304,20 +317,18 @@ static void put_target(const struct exposition *t)
 	put_one(t, "ofi_rpmem_region_failures_total", "counter",
 		"Regions whose flush has failed.", PAGE(failed_regions));
 	put_region(t, "ofi_rpmem_pool_bytes", "gauge", "Length of a pool.",
-		   REGION(length), false);
+		   REGION(length));
 	put_info(t);
 	put_region(t, "ofi_rpmem_committed_bytes_total", "counter",
-		   "Bytes that the target made durable.", REGION(bytes), false);
+		   "Bytes that the target made durable.", REGION(bytes));
 	put_region(t, "ofi_rpmem_msyncs_total", "counter", "Calls of msync.",
-		   REGION(msync.count), false);
-	put_region(t, "ofi_rpmem_msync_seconds_total", "counter",
-		   "Time inside msync.", REGION(msync.ns), true);
+		   REGION(msyncs));
+	put_region_seconds(t, "ofi_rpmem_msync_seconds_total",
+			   "Time inside msync.", true);
 	put_region(t, "ofi_rpmem_cache_flushes_total", "counter",
-		   "Flushes and drains of cache lines.", REGION(lines.count),
-		   false);
-	put_region(t, "ofi_rpmem_cache_flush_seconds_total", "counter",
-		   "Time of flushes and drains of cache lines.",
-		   REGION(lines.ns), true);
+		   "Flushes and drains of cache lines.", REGION(flushes));
+	put_region_seconds(t, "ofi_rpmem_cache_flush_seconds_total",
+			   "Time of flushes and drains of cache lines.", false);
 }
 
 int rp_stats_prometheus(FILE *out, const struct rp_stats_copy *const *copies,

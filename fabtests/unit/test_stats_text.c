@@ -22,6 +22,7 @@ static void setup(void)
 	c = calloc(1, sizeof(*c));
 	cr_assert_not_null(c);
 	c->pid = 7;
+	c->page.ns_per_tick = 0.5;
 	strcpy(c->command, "fi_rpmemd");
 }
 
@@ -77,8 +78,10 @@ static struct rp_stats_region *pool(unsigned int i, const char *name)
 		.class = RP_CLASS_POWER,
 		.method = RP_METHOD_AGENT_MSYNC,
 		.bytes = 100,
-		.msync = {3, 1500000000},
-		.lines = {9, 250},
+		.msyncs = 3,
+		.msync_ns = 1500000000,
+		.flushes = 9,
+		.flush_ticks = 500,
 	};
 	strcpy(r->name, name);
 	return r;
@@ -127,8 +130,8 @@ Test(stats_text, failures_have_their_status_and_side)
 Test(stats_text, operations_without_an_end_are_outstanding)
 {
 	c->page.started = 20;
-	c->page.completed[0].count = 7;
-	c->page.completed[4].count = 2;
+	c->page.completed[0] = 7;
+	c->page.completed[4] = 2;
 	c->page.errors[RP_ST_LOST] = 3;
 	print();
 	expect_line_once("ofi_rpmem_operations_outstanding" WHO "} 8");
@@ -190,7 +193,7 @@ Test(stats_text, buckets_add_up_to_the_count)
 	h->count[80] = 5;
 	h->count[100] = 6;
 	h->count[RP_STATS_BUCKETS - 1] = 1;
-	h->ns = 2000000000;
+	h->ticks = 4000000000;
 	print();
 	snprintf(line, sizeof(line), "%s_bucket" WHO ",pool=\"vol\"", name);
 	cr_assert_eq(lines(line), 30);

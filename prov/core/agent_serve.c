@@ -340,14 +340,15 @@ static void deliver_notification(struct rp_agent_session *s, struct rp_job *job)
 
 static void count_commit(const struct rp_job *job)
 {
+	const struct rp_job_range *g = job->ranges;
+
 	if (job->reply.status != RP_ST_OK ||
 	    job->reply.level != RP_LEVEL_DURABLE || !job->n)
 		return;
-	for (size_t i = 0; i < job->n; i++)
-		rp_stats_add(&job->ranges[i].region->stats->bytes,
-			     job->ranges[i].len);
-	rp_stats_bucket_add(&job->ranges->region->stats->commits,
-			    rp_stats_ns_since(job->start));
+	rp_stats_time_add(&g->region->stats->commits,
+			  rp_stats_ticks_since(&job->start));
+	for (size_t n = job->n; n; n--, g++)
+		rp_stats_add(&g->region->stats->bytes, g->len);
 }
 
 void rp_agent_job_complete(struct rp_agent_session *s, struct rp_job *job)

@@ -415,7 +415,8 @@ void rp_pmem_count_time(struct rp_pmem *pm, uint64_t start)
 {
 	if (pm->uses_msync)
 		return;
-	rp_stats_time_add(&pm->stats->lines, rp_stats_ns_since(start));
+	rp_stats_add(&pm->stats->flush_ticks, rp_stats_ticks_since(&start));
+	rp_stats_add(&pm->stats->flushes, 1);
 }
 
 /* Count one msync. */
@@ -423,7 +424,8 @@ static uint64_t count_sync(struct rp_pmem *pm, uint64_t start)
 {
 	const uint64_t ns = pm->ops.now(pm->ops.ctx) - start;
 
-	rp_stats_time_add(&pm->stats->msync, (double)ns);
+	rp_stats_add(&pm->stats->msync_ns, ns);
+	rp_stats_add(&pm->stats->msyncs, 1);
 	return ns;
 }
 

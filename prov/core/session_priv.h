@@ -271,7 +271,7 @@ static inline bool rp_op_writes(const struct rp_op *op)
 static inline void rp_op_count_start(struct rp_op *op)
 {
 	rp_stats_add(&rp_stats->started, 1);
-	if (op->level == RP_LEVEL_DURABLE)
+	if (__builtin_expect(op->level == RP_LEVEL_DURABLE, 1))
 		op->priv.start = rp_stats_now();
 }
 
@@ -279,18 +279,16 @@ static inline void rp_op_count_end(const struct rp_op *op,
 				   const struct rp_outcome *out)
 {
 	struct rp_stats *st = rp_stats;
-	unsigned int kind;
 
 	if (out->status != RP_ST_OK) {
 		rp_stats_add(&st->errors[out->status], 1);
 		return;
 	}
-	if (op->level == RP_LEVEL_DURABLE)
-		rp_stats_bucket_add(&st->durable[out->method],
-				    rp_stats_ns_since(op->priv.start));
-	kind = op->kind;
-	rp_stats_add(&st->completed[kind].bytes, op->priv.bytes);
-	rp_stats_add(&st->completed[kind].count, 1);
+	rp_stats_add_at(st->completed, op->kind, 1);
+	rp_stats_add_at(st->completed_bytes, op->kind, op->priv.bytes);
+	if (__builtin_expect(op->level == RP_LEVEL_DURABLE, 1))
+		rp_stats_time_add(&st->durable[out->method],
+				  rp_stats_ticks_since(&op->priv.start));
 }
 
 static inline bool rp_op_has_then(const struct rp_op *op)

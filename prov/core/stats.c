@@ -93,6 +93,7 @@ static void make_page(void)
 	page = rp_stats = p;
 	rp_stats->version = RP_STATS_VERSION;
 	rp_stats->size = sizeof(*rp_stats);
+	rp_stats->ns_per_tick = rp_stats_ns_per_tick;
 	__atomic_store_n(&rp_stats->magic, RP_STATS_MAGIC, __ATOMIC_RELEASE);
 }
 

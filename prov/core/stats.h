@@ -22,7 +22,7 @@
  */
 #define RP_STATS_FILE	  "ofi_rpmem-stats"
 #define RP_STATS_MAGIC	  0x73746174736d7072ull /* "rpmstats" */
-#define RP_STATS_VERSION  2
+#define RP_STATS_VERSION  3
 #define RP_STATS_REGIONS  1024
 #define RP_STATS_NAME	  256 /* NAME_MAX and the NUL */
 #define RP_STATS_STATUSES 80
@@ -36,14 +36,11 @@
 #define RP_STATS_FIRST	   ((1023 - 3) * 4) /* bits 50 up of 2^-3 as a double */
 #define RP_STATS_BUCKETS   161
 #define RP_STATS_TICK_BITS 36
+/* Sums of ticks: rp_stats.ns_per_tick makes them nanoseconds. */
 struct rp_stats_histogram {
 	uint64_t count[RP_STATS_BUCKETS];
-	uint64_t ns; /* sum */
-};
-
-struct rp_stats_time {
-	uint64_t count;
-	uint64_t ns;
+	uint64_t ticks;
+	uint64_t reserved[94]; /* an index is a shift: 2048 bytes */
 };
 
 /* Counters of a target's region; the last in rp_stats.region: all others. */
@@ -54,8 +51,8 @@ struct rp_stats_region {
 	uint64_t failed;	  /* gauge: errno of the failed flush */
 	char name[RP_STATS_NAME]; /* name of its file; "": never used */
 	uint64_t bytes;		  /* bytes made durable for peers */
-	struct rp_stats_time msync;
-	struct rp_stats_time lines; /* non-temporal stores, flushes, drains */
+	uint64_t msyncs, msync_ns;
+	uint64_t flushes, flush_ticks; /* of lines: stores, flushes, drains */
 	/* Times from the decoding of a commit to its reply of success. */
 	struct rp_stats_histogram commits;
 };
@@ -63,6 +60,7 @@ struct rp_stats_region {
 struct rp_stats {
 	uint64_t magic;
 	uint32_t version, size;
+	double ns_per_tick;
 	/* The target side. */
 	uint64_t requests;		      /* accepted requests */
 	uint64_t failures[RP_STATS_STATUSES]; /* replies, by status */
@@ -74,9 +72,8 @@ struct rp_stats {
 	uint64_t failed_regions;
 	/* The initiator side. */
 	uint64_t started; /* operations begun */
-	struct {
-		uint64_t count, bytes;
-	} completed[RP_STATS_KINDS];	     /* by enum rp_op_kind */
+	/* Completed operations and their bytes, by enum rp_op_kind. */
+	uint64_t completed[RP_STATS_KINDS], completed_bytes[RP_STATS_KINDS];
 	uint64_t errors[RP_STATS_STATUSES];  /* failed operations, by status */
 	uint64_t connected;		     /* gauge: sessions */
 	uint64_t connections, reconnections; /* made so far */
@@ -84,12 +81,12 @@ struct rp_stats {
 	struct rp_stats_histogram durable[RP_STATS_METHODS];
 	struct rp_stats_region region[RP_STATS_REGIONS];
 };
-_Static_assert(sizeof(struct rp_stats_histogram) == 1296, "layout");
-_Static_assert(sizeof(struct rp_stats_region) == 1632, "layout");
-_Static_assert(offsetof(struct rp_stats, requests) == 16, "layout");
-_Static_assert(offsetof(struct rp_stats, started) == 712, "layout");
-_Static_assert(offsetof(struct rp_stats, durable) == 1464, "layout");
-_Static_assert(sizeof(struct rp_stats) == 1683000, "layout");
+_Static_assert(sizeof(struct rp_stats_histogram) == 2048, "layout");
+_Static_assert(sizeof(struct rp_stats_region) == 2384, "layout");
+_Static_assert(offsetof(struct rp_stats, requests) == 24, "layout");
+_Static_assert(offsetof(struct rp_stats, started) == 720, "layout");
+_Static_assert(offsetof(struct rp_stats, durable) == 1472, "layout");
+_Static_assert(sizeof(struct rp_stats) == 2459072, "layout");
 _Static_assert(RP_ST_MAX <= RP_STATS_STATUSES, "no counter of a status");
 _Static_assert(RP_METHOD_MAX <= RP_STATS_METHODS, "no counter of a method");
 
@@ -127,39 +124,41 @@ static inline uint64_t rp_stats_now(void)
 #endif
 }
 
-/* Nanoseconds since start, in the range of the buckets. */
-static inline double rp_stats_ns_since(uint64_t start)
+/* Ticks since start, in the range of the buckets. */
+static inline uint64_t rp_stats_ticks_since(const uint64_t *start)
 {
-	uint64_t ticks = rp_stats_now() - start;
+	const uint64_t ticks = rp_stats_now() - *start;
 
+	if (__builtin_expect(!((ticks - 1) >> RP_STATS_TICK_BITS), 1))
+		return ticks;
 	/* The difference is negative if another CPU's counter is behind. */
-	if (__builtin_expect(ticks >> RP_STATS_TICK_BITS != 0, 0))
-		ticks = (int64_t)ticks < 0 ? 0 : 1ull << RP_STATS_TICK_BITS;
-	return (double)(int64_t)(ticks | 1) * rp_stats_ns_per_tick;
+	return (int64_t)ticks <= 0 ? 1 : 1ull << RP_STATS_TICK_BITS;
 }
 
 /*
  * The bits of a double are its exponent, then its fraction: without the last 50
  * bits the number counts quarters of powers of two.
  */
-static inline size_t rp_stats_bucket(double ns)
+static inline uint64_t rp_stats_bucket(double ns)
 {
 	uint64_t bits;
 
 	__builtin_memcpy(&bits, &ns, sizeof(bits));
-	return (size_t)(bits >> 50) - RP_STATS_FIRST;
+	return (bits >> 50) - RP_STATS_FIRST;
 }
 
-static inline void rp_stats_time_add(struct rp_stats_time *t, double ns)
+/* Add to element i; the address takes no instruction of its own. */
+static inline void rp_stats_add_at(uint64_t *first, uint64_t i, uint64_t n)
 {
-	rp_stats_add(&t->ns, (uint64_t)(int64_t)ns);
-	rp_stats_add(&t->count, 1);
+	rp_stats_add((uint64_t *)((uintptr_t)first + i * sizeof(*first)), n);
 }
 
-static inline void rp_stats_bucket_add(struct rp_stats_histogram *h, double ns)
+static inline void rp_stats_time_add(struct rp_stats_histogram *h, uint64_t t)
 {
-	rp_stats_add(&h->ns, (uint64_t)(int64_t)ns);
-	rp_stats_add(&h->count[rp_stats_bucket(ns)], 1);
+	const double ns = (double)(int64_t)t * rp_stats_ns_per_tick;
+
+	rp_stats_add_at(h->count, rp_stats_bucket(ns), 1);
+	rp_stats_add(&h->ticks, t);
 }
 
 #endif
