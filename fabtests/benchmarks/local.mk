@@ -102,6 +102,10 @@ fabtests_benchmarks_replica_LDADD = fabtests/benchmarks/librivals.la \
 	prov/core/libcore.la $(PMEMOBJ_LIBS) $(FABRIC_LIBS)
 endif
 EXTRA_DIST += fabtests/benchmarks/replica.sh
+check_PROGRAMS += fabtests/benchmarks/msync_ways
+fabtests_benchmarks_msync_ways_SOURCES = fabtests/benchmarks/msync_ways.c
+fabtests_benchmarks_msync_ways_LDADD = fabtests/benchmarks/librivals.la util/libutil.la \
+	$(PMEM2_LIBS) $(FABRIC_LIBS)
 check_PROGRAMS += fabtests/benchmarks/places
 fabtests_benchmarks_places_SOURCES = fabtests/benchmarks/places.c
 fabtests_benchmarks_places_LDADD = fabtests/benchmarks/librivals.la util/libutil.la \
