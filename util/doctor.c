@@ -164,6 +164,26 @@ static void check_load(struct doctor *d)
 		dlclose(h);
 }
 
+/*
+ * A DMA handle puts a hint for the PCIe root complex into an adapter's writes
+ * to one region. The root complex may do otherwise, so no class rests on it.
+ */
+static void check_steering(struct doctor *d)
+{
+	void *h = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_GLOBAL);
+	const char *found = "libibverbs is not installed";
+
+	if (h && dlsym(RTLD_DEFAULT, "ibv_alloc_dmah"))
+		found = "not used: a region can ask for a cache or for memory "
+			"(ibv_alloc_dmah), but nothing tells where its bytes "
+			"went";
+	else if (h)
+		found = "libibverbs has none (no ibv_alloc_dmah)";
+	check(d, "cache steering", DOCTOR_OK, json_string(found), NULL);
+	if (h)
+		dlclose(h);
+}
+
 /* Check FI_PROVIDER as a program inherits it. */
 static void check_filter(struct doctor *d)
 {
@@ -494,6 +514,7 @@ json_t *doctor_run(char *const *paths, size_t n)
 	check_interface(&d);
 	check_file(&d);
 	check_load(&d);
+	check_steering(&d);
 	check_listed(&d);
 	check_base(&d);
 	check_memlock(&d);

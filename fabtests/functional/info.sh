@@ -48,7 +48,16 @@ ports 5000-5100
 FI_PROVIDER_PATH=$provider FI_PROVIDER='tcp;ofi_rpmem' doctor 0 "$dir"
 line ok commit 'committed, class power by agent-msync'
 line ok 'provider listed' 'tcp;ofi_rpmem'
+line ok 'cache steering' 'libibverbs'
 grep -q '^warn\|^FAIL' "$dir/out" && fail "a remedy where nothing is wrong"
+
+# A libibverbs with DMA handles is one that has this function.
+if command -v cc >/dev/null; then
+	echo 'int ibv_alloc_dmah;' >"$dir/v.c"
+	cc -shared -o "$dir/v.so" "$dir/v.c" || fail "cc"
+	LD_PRELOAD=$(realpath "$dir/v.so") FI_PROVIDER_PATH=$provider FI_PROVIDER='tcp;ofi_rpmem' doctor 0 "$dir"
+	line ok 'cache steering' 'not used: a region can ask'
+fi
 
 # The tool finds the provider, but the programs of this user would not.
 doctor 1 "$dir"
