@@ -145,6 +145,22 @@ exit 2'
 	blameless 'its file system is not the cause: mount: out of memory'
 }
 ok "an image whose mount has no memory is not tested" no_mount
+# A socket has its path before it takes connections.
+late_listen()
+{
+	stand_in nbdkit 'python3 - "$3" <<P
+import os, socket, sys, time
+s = socket.socket(socket.AF_UNIX)
+s.bind(sys.argv[1])
+time.sleep(0.3)
+os.unlink(sys.argv[1])
+P
+PATH="'"$real_path"'" exec nbdkit "$@"'
+	crash --images 5
+	PATH=$real_path
+	ended 0 '^acquitted'
+}
+ok "nbdkit that listens late is waited for" late_listen
 # without TOOL PACKAGE OPTION...: TOOL is not found, and PACKAGE is named
 without()
 {

@@ -160,9 +160,11 @@ static const char unmount_device[] =
 	"umount \"$CT_WORK/fuse\" || umount -l \"$CT_WORK/fuse\"\n"
 	"exit 0\n";
 
-static pid_t start_nbdkit(struct crash_run *run, const char *socket)
+/* nbdkit writes pid_file when it takes connections to the socket. */
+static pid_t start_nbdkit(struct crash_run *run, const char *socket,
+			  const char *pid_file)
 {
-	char *argv[CRASH_FILTERS + 8], disk[512], log[512];
+	char *argv[CRASH_FILTERS + 10], disk[512], log[512];
 	unsigned int n = 0;
 
 	snprintf(disk, sizeof(disk), "file=%s/disk/disk", run->work);
@@ -171,6 +173,8 @@ static pid_t start_nbdkit(struct crash_run *run, const char *socket)
 	argv[n++] = (char *)"-f";
 	argv[n++] = (char *)"-U";
 	argv[n++] = (char *)socket;
+	argv[n++] = (char *)"-P";
+	argv[n++] = (char *)pid_file;
 	for (unsigned int i = 0; i < run->filter_count; i++)
 		if (!strncmp(run->filters[i], "--filter=", 9))
 			argv[n++] = (char *)run->filters[i];
@@ -195,6 +199,7 @@ static int separate_mounts(struct crash_run *run)
 static int start_device(struct crash_run *run)
 {
 	char folder[512], socket[512], uri[640], shown[512], log[512];
+	char pid_file[512];
 	char *fuse[] = {(char *)"nbdfuse", shown, uri, NULL};
 
 	if (run_script(run, "no block device", need_tools) ||
@@ -207,14 +212,15 @@ static int start_device(struct crash_run *run)
 		return -1;
 	snprintf(folder, sizeof(folder), "%s/disk", run->work);
 	snprintf(socket, sizeof(socket), "%s/nbd", run->work);
+	snprintf(pid_file, sizeof(pid_file), "%s/pid", run->work);
 	snprintf(uri, sizeof(uri), "nbd+unix:///?socket=%s", socket);
 	snprintf(shown, sizeof(shown), "%s/fuse/disk", run->work);
 	snprintf(log, sizeof(log), "%s/log", run->work);
 	if (start_recorder(run, folder))
 		return -1;
-	run->service = start_nbdkit(run, socket);
+	run->service = start_nbdkit(run, socket, pid_file);
 	if (run->service < 0 ||
-	    crash_trace_until(run->recorder, run->service, socket))
+	    crash_trace_until(run->recorder, run->service, pid_file))
 		return refuse_with_log(run, "nbdkit");
 	run->fuse = crash_plain_start(fuse, NULL, log);
 	if (run->fuse < 0 || crash_trace_until(run->recorder, run->fuse, shown))
