@@ -542,3 +542,30 @@ Test(crash_image, random_images_are_drawn_at_undecided_cuts)
 		     (unsigned long)s.made, (unsigned long)k.visits);
 	cr_assert_eq(s.distinct, 4000, "%lu", (unsigned long)s.distinct);
 }
+
+/* One of twelve images is new. */
+static bool count_few(void *arg, const struct crash_image *i)
+{
+	uint64_t *visits = arg;
+
+	(void)i;
+	return ++*visits % 12 == 0;
+}
+
+Test(crash_image, random_images_are_drawn_while_some_are_new)
+{
+	uint64_t visits = 0;
+	struct crash_sample s = {
+		.history = &h,
+		.images = 500,
+		.seed = 1,
+		.visit = count_few,
+		.arg = &visits,
+	};
+
+	for (unsigned int n = 0; n < 4; n++)
+		put(CRASH_WRITE, n * 8192, 8192, 'b');
+	cr_assert(!crash_history_make(&h, &l));
+	cr_assert(!crash_sample_run(&s));
+	cr_assert_eq(s.distinct, 500, "%lu", (unsigned long)s.distinct);
+}

@@ -365,17 +365,24 @@ static void visit_few(struct sampling *w, size_t n)
 			visit_all(w, &w->cuts[i]);
 }
 
+/*
+ * End when most images are ones that were visited before: each new one earns 16
+ * attempts.
+ */
 static void visit_randoms(struct sampling *w, size_t n)
 {
-	const uint64_t end = w->s->made + 4 * w->s->images;
+	uint64_t end = w->s->made + 4 * w->s->images, distinct;
 	size_t *some = malloc((n + 1) * sizeof(*some));
 	size_t count = 0;
 
 	for (size_t i = 0; some && i < n; i++)
 		if (!w->cuts[i].all_visited)
 			some[count++] = i;
-	while (count && !is_done(w) && w->s->made < end)
+	while (count && !is_done(w) && w->s->made < end) {
+		distinct = w->s->distinct;
 		visit_random(w, &w->cuts[some[next_random(w) % count]]);
+		end += 16 * (w->s->distinct - distinct);
+	}
 	w->failed |= !some;
 	free(some);
 }
