@@ -29,6 +29,18 @@
 	{                                                                      \
 		CRASH_ATOMIC, off, 8, 0                                        \
 	}
+#define FE(off)                                                                \
+	{                                                                      \
+		CRASH_ATOMIC, off, 8, CRASH_FETCH                              \
+	}
+#define CS(off)                                                                \
+	{                                                                      \
+		CRASH_ATOMIC, off, 8, CRASH_CSWAP                              \
+	}
+#define WD(off, len)                                                           \
+	{                                                                      \
+		CRASH_WRITE_COMMIT, off, len, CRASH_WITH_DATA                  \
+	}
 #define Z(off, len)                                                            \
 	{                                                                      \
 		CRASH_ZERO, off, len, 0                                        \
@@ -79,6 +91,18 @@
 	 .wide = true,                                                         \
 	 member = 1,                                                           \
 	 A(AT(0), WAIT, W(0, 8), C(0, 8))},                                    \
+	{.name = event ": an atomic that fetches, and written over",           \
+	 .wide = true,                                                         \
+	 member = 1,                                                           \
+	 A(FE(0), WAIT, W(0, 8), C(0, 8))},                                    \
+	{.name = event ": a compare-and-swap, and written over",               \
+	 .wide = true,                                                         \
+	 member = 1,                                                           \
+	 A(CS(0), WAIT, W(0, 8), C(0, 8))},                                    \
+	{.name = event ": a durable write with data, and written over",        \
+	 .wide = true,                                                         \
+	 member = 1,                                                           \
+	 A(WD(0, 64), WAIT, W(0, 64), C(0, 64))},                              \
 	{.name = event ": a write, a commit, and both again",                  \
 	 .wide = true,                                                         \
 	 member = 1,                                                           \

@@ -358,7 +358,10 @@ static ssize_t post_write(struct node *n, const struct oracle_op *op)
 
 	if (op->kind == CRASH_WRITE_COMMIT)
 		return fi_writemsg(n->ep, &msg,
-				   FI_COMMIT_COMPLETE | FI_COMPLETION);
+				   FI_COMMIT_COMPLETE | FI_COMPLETION |
+					   (op->at == CRASH_WITH_DATA
+						    ? FI_REMOTE_CQ_DATA
+						    : 0));
 	if (w.cell->data)
 		return fi_writedata(n->ep, op->bytes, op->len, NULL, 1, n->peer,
 				    to, key, (void *)op);
@@ -368,9 +371,14 @@ static ssize_t post_write(struct node *n, const struct oracle_op *op)
 
 static ssize_t post_atomic(struct node *n, const struct oracle_op *op)
 {
+	static const uint64_t zero; /* the word before the first operation */
+	static uint64_t fetched;
+	const struct fi_ioc compare = {(void *)&zero, 1};
+	struct fi_ioc result = {&fetched, 1};
 	struct fi_rma_ioc rma = {w.addr + op->off, 1, w.known[n->machine]};
 	struct fi_ioc ioc = {(void *)op->bytes, 1};
-	const struct fi_msg_atomic msg = {
+	const uint64_t flags = FI_COMMIT_COMPLETE | FI_COMPLETION;
+	struct fi_msg_atomic msg = {
 		.msg_iov = &ioc,
 		.iov_count = 1,
 		.addr = n->peer,
@@ -381,7 +389,14 @@ static ssize_t post_atomic(struct node *n, const struct oracle_op *op)
 		.context = (void *)op,
 	};
 
-	return fi_atomicmsg(n->ep, &msg, FI_COMMIT_COMPLETE | FI_COMPLETION);
+	if (op->at == CRASH_FETCH)
+		return fi_fetch_atomicmsg(n->ep, &msg, &result, NULL, 1, flags);
+	if (op->at == CRASH_CSWAP) {
+		msg.op = FI_CSWAP;
+		return fi_compare_atomicmsg(n->ep, &msg, &compare, NULL, 1,
+					    &result, NULL, 1, flags);
+	}
+	return fi_atomicmsg(n->ep, &msg, flags);
 }
 
 static ssize_t post_zero(struct node *n, const struct oracle_op *op)

@@ -92,10 +92,18 @@ enum crash_kind {
 	CRASH_ZERO_COMMIT,  /* durable zeros that the target writes */
 };
 
+/* Variants of WRITE_COMMIT and ATOMIC. */
+enum crash_variant {
+	CRASH_PLAIN,
+	CRASH_WITH_DATA, /* the target gets data for its completion queue */
+	CRASH_FETCH,	 /* the old value is fetched */
+	CRASH_CSWAP,	 /* the same, and a comparison that holds */
+};
+
 struct crash_op {
 	enum crash_kind kind;
 	unsigned int off, len;
-	unsigned int at; /* THEN: address of the store */
+	unsigned int at; /* THEN: address of the store; or enum crash_variant */
 };
 
 struct crash_prog {
