@@ -154,7 +154,6 @@ static void send_hello(struct fuzz_in *in, unsigned int who, int damage)
 static void check_limits(void)
 {
 	const struct rp_agent_session *s;
-	struct rp_agent_stats st;
 	unsigned int open = 0, delayed = 0;
 
 	TAILQ_FOREACH (s, &world.agent->open, link) {
@@ -163,8 +162,7 @@ static void check_limits(void)
 	}
 	TAILQ_FOREACH (s, &world.agent->ending, link)
 		open++;
-	rp_agent_stats(world.agent, &st);
-	MUST(st.sessions == open && open <= SESSIONS);
+	MUST(world.agent->nsessions == open && open <= SESSIONS);
 	MUST(world.ngrants <= open * REGIONS && world.ngrants >= open);
 	for (unsigned int i = 0; i < RP_AGENT_MAX_DELAYED + 1; i++)
 		delayed += (unsigned int)world.waiting[i].used;

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/agent.h"
+#include "core/agent_priv.h"
 #include "core/atomic.h"
 #include "core/wire.h"
 

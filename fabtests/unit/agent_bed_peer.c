@@ -297,8 +297,5 @@ void bed_expect_nothing(struct bed_peer *p)
 
 struct rp_agent_stats bed_stats(struct bed *g)
 {
-	struct rp_agent_stats st;
-
-	rp_agent_stats(g->a, &st);
-	return st;
+	return g->a->stats;
 }

@@ -30,7 +30,7 @@ Test(agent_session, hello_is_granted_its_key)
 	cr_assert_eq(p.ack.grant.method, RP_METHOD_AGENT_MSYNC);
 	cr_assert(p.ack.grant.writable);
 	cr_assert_eq(g.grants->rkey, p.ack.grant.rkey);
-	cr_assert_eq(bed_stats(&g).sessions, 1);
+	cr_assert_eq(g.a->nsessions, 1);
 	cr_assert_eq(bed_stats(&g).accepted, 1);
 	stop();
 }
@@ -68,7 +68,7 @@ Test(agent_session, malformed_hello_is_refused)
 		bed_refused(&r, RP_ST_BAD_MESSAGE);
 	}
 	cr_assert_eq(bed_stats(&g).bad_messages, (uint64_t)len);
-	cr_assert_eq(bed_stats(&g).sessions, 0);
+	cr_assert_eq(g.a->nsessions, 0);
 	cr_assert_null(g.grants);
 	stop();
 }
@@ -93,9 +93,9 @@ Test(agent_session, peer_that_is_over_is_closed_alone)
 		p[i] = expect_accepted(&hello);
 	}
 	rp_agent_close_peer(g.a, is_peer, &p[0]);
-	cr_assert_eq(bed_stats(&g).sessions, 3);
+	cr_assert_eq(g.a->nsessions, 3);
 	rp_agent_close_peer(g.a, is_peer, &p[1]);
-	cr_assert_eq(bed_stats(&g).sessions, 2);
+	cr_assert_eq(g.a->nsessions, 2);
 	cr_assert(p[1].c->closed);
 	cr_assert(!p[0].c->closed && !p[2].c->closed);
 	stop();
@@ -150,7 +150,7 @@ Test(agent_session, wrong_keys_are_refused_late_and_alike)
 	cr_assert_eq(bed_stats(&g).wrong_keys, 4);
 	cr_assert_eq(rp_stats->refused_keys, 4);
 	cr_assert_eq(rp_stats->refused, bed_stats(&g).refused_connections);
-	cr_assert_eq(rp_stats->sessions, bed_stats(&g).sessions);
+	cr_assert_eq(rp_stats->sessions, g.a->nsessions);
 	cr_assert_eq(rp_stats->accepted, bed_stats(&g).accepted);
 	cr_assert_eq(bed_stats(&g).refused_connections, 4);
 	stop();
@@ -374,7 +374,7 @@ Test(agent_session, older_session_ends_before_the_newer_is_accepted)
 	bed_run(&g);
 	cr_assert_eq(file.syncs, 0);
 	bed_expect_nothing(&q);
-	cr_assert_eq(bed_stats(&g).sessions, 2);
+	cr_assert_eq(g.a->nsessions, 2);
 	/* A request with a wrong key ends no existing session. */
 	hello.key++;
 	r = bed_connect_request(&g, &hello);
@@ -407,7 +407,7 @@ Test(agent_session, silent_sessions_make_room)
 	bed_commit(&q, &file, 0, 8);
 	hello = bed_hello(file.r.key);
 	expect_refused(&hello, RP_ST_OVERLOADED);
-	cr_assert_eq(bed_stats(&g).sessions, 3);
+	cr_assert_eq(g.a->nsessions, 3);
 	bed_run(&g);
 	bed_expect(&p[0], p[0].token, RP_ST_OK);
 	bed_expect(&p[1], p[1].token, RP_ST_OK);
@@ -433,7 +433,7 @@ Test(agent_session, failed_accept_leaves_nothing)
 	cr_assert(g.grants->revoked);
 	free(r);
 	g.accept_ret = 0;
-	cr_assert_eq(bed_stats(&g).sessions, 0);
+	cr_assert_eq(g.a->nsessions, 0);
 	expect_accepted(&hello);
 	stop();
 }
@@ -651,7 +651,7 @@ Test(agent_session, loss_ends_the_session)
 	bed_commit(&q, &file, 0, 8);
 	bed_lose(&p);
 	cr_assert(p.c->closed);
-	cr_assert_eq(bed_stats(&g).sessions, 1);
+	cr_assert_eq(g.a->nsessions, 1);
 	bed_run(&g);
 	bed_expect_nothing(&p);
 	bed_expect(&q, q.token, RP_ST_OK);
@@ -737,7 +737,7 @@ Test(agent_session, all_sessions_end_at_once)
 	bed_commit(&p, &file, 0, 8);
 	rp_agent_close_sessions(g.a);
 	cr_assert(p.c->closed && q.c->closed);
-	cr_assert_eq(bed_stats(&g).sessions, 0);
+	cr_assert_eq(g.a->nsessions, 0);
 	cr_assert_not(rp_agent_progress(g.a));
 	cr_assert_eq(file.syncs, 0);
 	stop();

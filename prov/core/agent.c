@@ -347,9 +347,3 @@ unsigned int rp_agent_backlog(const struct rp_agent *a)
 {
 	return a->backlog;
 }
-
-void rp_agent_stats(const struct rp_agent *a, struct rp_agent_stats *st)
-{
-	*st = a->stats;
-	st->sessions = a->nsessions;
-}

@@ -163,18 +163,4 @@ unsigned int rp_agent_backlog(const struct rp_agent *a);
  */
 void rp_agent_quiesce(struct rp_agent *a);
 
-/* Counters for tests, fi_rpmem_info and logs. */
-struct rp_agent_stats {
-	uint64_t sessions; /* open now; other counters: since the start */
-	uint64_t accepted, wrong_keys, refused_connections;
-	uint64_t requests, ranges; /* accepted requests */
-	uint64_t refused;	   /* requests refused before execution */
-	uint64_t replies; /* replies to accepted requests, also failures */
-	uint64_t effects; /* executed stores, atomics, notifications */
-	uint64_t flushes, flushed_bytes, drains;
-	uint64_t bad_messages; /* malformed ones; each ended a connection */
-	uint64_t progress_sent;
-};
-void rp_agent_stats(const struct rp_agent *a, struct rp_agent_stats *st);
-
 #endif

@@ -117,6 +117,18 @@ struct rp_agent_refusal {
 };
 TAILQ_HEAD(rp_agent_refusals, rp_agent_refusal);
 
+/* Counters since the start, for tests and logs. */
+struct rp_agent_stats {
+	uint64_t accepted, wrong_keys, refused_connections;
+	uint64_t requests, ranges; /* accepted requests */
+	uint64_t refused;	   /* requests refused before execution */
+	uint64_t replies; /* replies to accepted requests, also failures */
+	uint64_t effects; /* executed stores, atomics, notifications */
+	uint64_t flushes, flushed_bytes, drains;
+	uint64_t bad_messages; /* malformed ones; each ended a connection */
+	uint64_t progress_sent;
+};
+
 struct rp_agent {
 	struct rp_agent_attr attr;
 	struct rp_agent_host *host;

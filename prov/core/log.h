@@ -6,7 +6,6 @@
 enum rp_log_level {
 	RP_LOG_WARN,
 	RP_LOG_INFO,
-	RP_LOG_DEBUG,
 };
 
 typedef void (*rp_log_fn)(enum rp_log_level level, const char *text);

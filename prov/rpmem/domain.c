@@ -2,7 +2,6 @@
 /* Domains: open and close the base's domain and the private state. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
@@ -53,17 +52,6 @@ static int domain_close(struct fid *fid)
 	return 0;
 }
 
-static int domain_ops_open(struct fid *fid, const char *name, uint64_t flags,
-			   void **ops, void *context)
-{
-	if (flags)
-		return -FI_EBADFLAGS;
-	if (strcmp(name, FI_RPMEM_DOMAIN_OPS))
-		return -FI_ENOSYS;
-	*ops = &rp_ext_domain_ops;
-	return 0;
-}
-
 static int no_sep(struct fid_domain *domain, struct fi_info *info,
 		  struct fid_ep **sep, void *context)
 {
@@ -103,7 +91,7 @@ static struct fi_ops domain_fid_ops = {
 	.close = domain_close,
 	.bind = rp_no_bind,
 	.control = rp_no_control,
-	.ops_open = domain_ops_open,
+	.ops_open = rp_ext_ops_open,
 };
 
 static struct fi_ops_domain domain_ops = {

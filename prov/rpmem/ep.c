@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Endpoints of the base, with private connections for persistent regions. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "rpmem/cm.h"
 #include "rpmem/ext.h"
@@ -250,23 +249,12 @@ static int ep_control(struct fid *fid, int command, void *arg)
 	}
 }
 
-static int ep_ops_open(struct fid *fid, const char *name, uint64_t flags,
-		       void **ops, void *context)
-{
-	if (flags)
-		return -FI_EBADFLAGS;
-	if (strcmp(name, FI_RPMEM_OPS))
-		return -FI_ENOSYS;
-	*ops = &rp_ext_ops;
-	return 0;
-}
-
 static struct fi_ops ep_fid_ops = {
 	.size = sizeof(struct fi_ops),
 	.close = ep_close,
 	.bind = ep_bind,
 	.control = ep_control,
-	.ops_open = ep_ops_open,
+	.ops_open = rp_ext_ops_open,
 };
 
 static ssize_t ep_cancel(fid_t fid, void *context)

@@ -228,7 +228,7 @@ static int ext_query_sync(struct fid_ep *fid, fi_addr_t addr, uint64_t key,
 	return ret;
 }
 
-struct fi_rpmem_ops rp_ext_ops = {
+static struct fi_rpmem_ops ep_ops = {
 	.size = sizeof(struct fi_rpmem_ops),
 	.commit = ext_commit,
 	.query = ext_query,
@@ -284,8 +284,21 @@ static int ext_region(struct fid_mr *fid, struct fi_rpmem_attr *attr)
 	return 0;
 }
 
-struct fi_rpmem_domain_ops rp_ext_domain_ops = {
+static struct fi_rpmem_domain_ops domain_ops = {
 	.size = sizeof(struct fi_rpmem_domain_ops),
 	.drain = ext_drain,
 	.region = ext_region,
 };
+
+int rp_ext_ops_open(struct fid *fid, const char *name, uint64_t flags,
+		    void **ops, void *context)
+{
+	const bool ep = fid->fclass == FI_CLASS_EP;
+
+	if (flags)
+		return -FI_EBADFLAGS;
+	if (strcmp(name, ep ? FI_RPMEM_OPS : FI_RPMEM_DOMAIN_OPS))
+		return -FI_ENOSYS;
+	*ops = ep ? (void *)&ep_ops : (void *)&domain_ops;
+	return 0;
+}

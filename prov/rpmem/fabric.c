@@ -151,22 +151,20 @@ static bool is_without_rxm(struct rp_fabric *fab, const struct fi_info *base)
 /* Open the base's fabric without ofi_rxm, if RDM endpoints need ofi_rxm. */
 static int open_direct(struct rp_fabric *fab, const struct fi_info *base)
 {
-	struct fi_info *list;
-	int ret;
+	struct fi_info *list, *i;
+	int ret = 0;
 
 	fab->direct = fab->layered;
 	if (rp_info_list_base_msg(fab->version, fab->base_name, &list))
 		return 0;
-	for (struct fi_info *i = list; i; i = i->next) {
-		if (strcmp(i->fabric_attr->name, base->fabric_attr->name))
-			continue;
+	i = list;
+	while (i && strcmp(i->fabric_attr->name, base->fabric_attr->name))
+		i = i->next;
+	if (i)
 		ret = fi_fabric(i->fabric_attr, &fab->direct,
 				fab->fid.fid.context);
-		fi_freeinfo(list);
-		return ret;
-	}
 	fi_freeinfo(list);
-	return 0;
+	return ret;
 }
 
 static int open_base(struct rp_fabric *fab, const struct fi_info *base)

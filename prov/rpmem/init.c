@@ -31,17 +31,10 @@ struct rp_params rp_params = {
 
 static void log_sink(enum rp_log_level level, const char *text)
 {
-	switch (level) {
-	case RP_LOG_WARN:
-		FI_WARN(&rp_prov, FI_LOG_DOMAIN, "%s\n", text);
-		break;
-	case RP_LOG_INFO:
-		FI_INFO(&rp_prov, FI_LOG_DOMAIN, "%s\n", text);
-		break;
-	case RP_LOG_DEBUG:
-		FI_DBG(&rp_prov, FI_LOG_DOMAIN, "%s\n", text);
-		break;
-	}
+	if (level == RP_LOG_WARN)
+		RP_WARN(DOMAIN, "%s\n", text);
+	else
+		RP_INFO(DOMAIN, "%s\n", text);
 }
 
 /* Read the parameter ports: "5000-5100", or one port. */
@@ -61,7 +54,7 @@ static void ports_read(void)
 		rp_params.port_last = (uint16_t)last;
 		return;
 	}
-	FI_WARN(&rp_prov, FI_LOG_FABRIC,
+	RP_WARN(FABRIC,
 		"FI_OFI_RPMEM_PORTS=%s is no range of ports (FIRST-LAST, 1 to "
 		"65535): targets listen on ports that the kernel chooses\n",
 		text);
@@ -146,13 +139,12 @@ static void params_read(void)
 	for (size_t i = 0; i < sizeof(params) / sizeof(params[0]); i++)
 		param_read(&params[i]);
 	if (class_name && rp_class_parse(class_name, &rp_params.required))
-		FI_WARN(&rp_prov, FI_LOG_FABRIC,
+		RP_WARN(FABRIC,
 			"FI_OFI_RPMEM_CLASS=%s is none of power, process, "
 			"none: power is used\n",
 			class_name);
 	if (rp_params.required < RP_CLASS_POWER)
-		FI_WARN(&rp_prov, FI_LOG_FABRIC,
-			"commits are only required to survive: %s\n",
+		RP_WARN(FABRIC, "commits are only required to survive: %s\n",
 			rp_class_name(rp_params.required));
 	rp_params.timeout_ns = timeout_ms * 1000000ull;
 	rp_params.slow_rate = slow_rate;
@@ -164,7 +156,7 @@ static void params_read(void)
 		rp_params.method = NULL;
 	if (rp_params.method &&
 	    rp_method_parse(rp_params.method) == RP_METHOD_REFUSED)
-		FI_WARN(&rp_prov, FI_LOG_FABRIC,
+		RP_WARN(FABRIC,
 			"FI_OFI_RPMEM_METHOD=%s names no method: no "
 			"persistent memory is registered, and every commit "
 			"is a request to its target\n",

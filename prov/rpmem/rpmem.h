@@ -592,8 +592,9 @@ extern struct fi_ops_atomic rp_atomic_ops;
 /* fi_query_atomic(): is the atomic supported by both the base and the agent? */
 int rp_atomic_query(const struct rp_dom *dom, enum fi_datatype type,
 		    enum fi_op op, struct fi_atomic_attr *attr, uint64_t flags);
-extern struct fi_rpmem_ops rp_ext_ops;
-extern struct fi_rpmem_domain_ops rp_ext_domain_ops;
+/* fi_open_ops() of endpoints and domains: the calls of fi_ext_rpmem.h. */
+int rp_ext_ops_open(struct fid *fid, const char *name, uint64_t flags,
+		    void **ops, void *context);
 
 /* --- rma.c --- */
 
