@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/wire.h"
 #include "fault/duo.h"
 
 #define COMMITS 1000
@@ -46,11 +47,15 @@ static void sleep_on_fd(struct side *s)
 		poll(&p, 1, -1);
 }
 
-static const char *reap_entries(struct side *s, int *ends)
+static const char *reap_entries(struct side *s, const struct card *c, int *ends)
 {
 	struct fi_cq_err_entry err;
 	struct fi_cq_tagged_entry e;
+	char text[512], target[64];
 	ssize_t n;
+
+	snprintf(target, sizeof(target), "(target 127.0.0.1:%d",
+		 rp_key_port(c->pool_key));
 
 	for (int left = COMMITS; left;) {
 		if (how == SLEEPS) {
@@ -77,6 +82,10 @@ static const char *reap_entries(struct side *s, int *ends)
 		    err.prov_errno != RP_ST_LOST &&
 		    err.prov_errno != RP_ST_WRITE_FAILED)
 			FAIL("status %d", err.prov_errno);
+		fi_cq_strerror(s->cq, err.prov_errno, err.err_data, text,
+			       sizeof(text));
+		if (!strstr(text, target))
+			FAIL("the text does not name the target: %.100s", text);
 		if (++*(int *)err.op_context != 1)
 			FAIL("a commit completed twice");
 		left--;
@@ -151,7 +160,7 @@ static const char *kill_target(struct duo *d)
 	waited = duo_waited();
 	if (deadly == SIGKILL)
 		duo_kill(d);
-	bad = reap_entries(&s, ends);
+	bad = reap_entries(&s, &c, ends);
 	if (bad)
 		return bad;
 	took = duo_now() - start;

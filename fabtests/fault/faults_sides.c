@@ -90,7 +90,7 @@ void target_run(void)
 	};
 	int fd = open(world->pool, O_RDWR);
 	struct fi_cq_tagged_entry e;
-	struct fi_cq_err_entry err;
+	struct fi_cq_err_entry err = {0};
 	struct fid_mr *mr = NULL;
 	struct side s;
 	char *pool;

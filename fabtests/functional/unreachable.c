@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Targets to which no connection can be made: nothing listens on the port, or
- * its SYNs are dropped, as by a firewall. The next operation fails with the
- * status of the case.
+ * Targets to which no connection can be made: nothing listens on the port, no
+ * route leads to the address, the target ends the handshake, or its SYNs are
+ * dropped, as by a firewall. The next operation fails with the status of the
+ * case. Its text and the log name the address and port of the target.
  */
 #include "config.h"
 
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,14 +24,44 @@
 
 #define FILLERS 4
 
+struct target {
+	const char *name;
+	in_addr_t host;
+	enum rp_status status; /* of an operation */
+	int query;	       /* result of a query */
+	int fd;		       /* socket that holds the port */
+	uint16_t port;
+	fi_addr_t addr;
+};
+
+/* "no route": TCP refuses to connect to a broadcast address, ENETUNREACH. */
+#define TARGET(text, addr, st, ret)                                            \
+	{                                                                      \
+		.name = (text), .host = (addr), .status = (st), .query = (ret) \
+	}
+static struct target targets[] = {
+	TARGET("no listener", INADDR_LOOPBACK, RP_ST_LOST, -FI_ENOTCONN),
+	TARGET("no route", INADDR_BROADCAST, RP_ST_LOST, -FI_ENOTCONN),
+	TARGET("it dies", INADDR_LOOPBACK, RP_ST_LOST, -FI_ENOTCONN),
+	TARGET("drops requests", INADDR_LOOPBACK, RP_ST_TIMEOUT, -FI_ETIMEDOUT),
+};
+enum {
+	NOBODY,
+	NO_ROUTE,
+	DIES,
+	DROPS,
+	TARGETS
+};
+
 static struct rp_fabric f;
-static fi_addr_t peer;
 static char err[RP_ERR_LEN];
+static FILE *log_file; /* stderr, which the provider's log is written to */
 static int tests, failures;
 
-static void check(bool holds, const char *text)
+static void check(bool holds, const struct target *t, const char *text)
 {
-	printf("%sok %d - %s\n", holds ? "" : "not ", ++tests, text);
+	printf("%sok %d - %s: %s\n", holds ? "" : "not ", ++tests, t->name,
+	       text);
 	failures += !holds;
 }
 
@@ -86,61 +120,188 @@ static uint64_t key_of(uint16_t port)
 	return rp_key_make(&k);
 }
 
-static int write_to(uint16_t port)
+/* Post a write to the target, and wait until the queue has its error entry. */
+static bool fail_write(const struct target *t)
 {
-	struct fi_cq_err_entry bad = {0};
 	struct fi_cq_entry e;
 	ssize_t n;
+	int fd;
 
 	do {
-		n = fi_write(f.ep, "x", 1, NULL, peer, 0, key_of(port), &f);
+		n = fi_write(f.ep, "x", 1, NULL, t->addr, 0, key_of(t->port),
+			     &f);
 		if (n == -FI_EAGAIN)
 			fi_cq_read(f.cq, NULL, 0);
+		fd = t == &targets[DIES] ? accept(t->fd, NULL, NULL) : -1;
+		if (fd >= 0)
+			close(fd);
 	} while (n == -FI_EAGAIN);
-	if (n)
-		return (int)n;
-	do
+	while (!n || n == -FI_EAGAIN)
 		n = fi_cq_read(f.cq, &e, 1);
-	while (n == -FI_EAGAIN);
-	if (n != -FI_EAVAIL || fi_cq_readerr(f.cq, &bad, 0) != 1 ||
-	    bad.op_context != &f)
-		return 0;
-	return bad.prov_errno;
+	return n == -FI_EAVAIL;
 }
 
-static int query_port(uint16_t port)
+/* Read the error entry of a failed write. data: a buffer for err_data. */
+static struct fi_cq_err_entry read_error(const struct target *t, void *data,
+					 size_t size)
+{
+	struct fi_cq_err_entry bad = {.err_data = data, .err_data_size = size};
+
+	check(fi_cq_readerr(f.cq, &bad, 0) == 1 && bad.op_context == &f &&
+		      bad.prov_errno == (int)t->status,
+	      t, t->status == RP_ST_LOST ? "72" : "65, after the timeout");
+	return bad;
+}
+
+/* Does the text name the target, behind these words? */
+static bool names(const char *text, const char *words, const struct target *t)
+{
+	struct in_addr host = {htonl(t->host)};
+	char want[64];
+
+	snprintf(want, sizeof(want), "%s %s:%d", words, inet_ntoa(host),
+		 t->port);
+	text = text ? strstr(text, want) : NULL;
+	return text && !isdigit((unsigned char)text[strlen(want)]);
+}
+
+/* Does fi_cq_strerror() name the target, in its buffer and in this one? */
+static bool is_named(const struct fi_cq_err_entry *bad, const void *data,
+		     const struct target *t)
+{
+	char text[512] = "";
+
+	fi_cq_strerror(f.cq, bad->prov_errno, data, text, sizeof(text));
+	return names(text, "(target", t) &&
+	       !strcmp(text,
+		       fi_cq_strerror(f.cq, bad->prov_errno, data, NULL, 0));
+}
+
+/* Read what was logged since the last call. Do these words name the target? */
+static bool is_logged(const char *words, const struct target *t)
+{
+	static off_t at;
+	static char text[65536];
+	ssize_t n;
+
+	fflush(stderr);
+	n = pread(fileno(log_file), text, sizeof(text) - 1, at);
+	if (n < 0)
+		bail("no log");
+	text[n] = 0;
+	at += n;
+	return names(text, words, t);
+}
+
+static void check_target(const struct target *t)
 {
 	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
+	struct fi_cq_err_entry bad;
 
-	return key_query(f.ep, peer, key_of(port), FI_RPMEM_CLASS_POWER, &attr);
+	check(fail_write(t), t, "a write fails");
+	check(is_logged("the connection to", t), t,
+	      "the log has address and port");
+	bad = read_error(t, NULL, 0);
+	check(is_named(&bad, bad.err_data, t), t,
+	      "its text has address and port");
+	check(is_named(&bad, NULL, t), t, "also without err_data");
+	if (t == &targets[DIES])
+		return;
+	check(key_query(f.ep, t->addr, key_of(t->port), FI_RPMEM_CLASS_POWER,
+			&attr) == t->query,
+	      t, "a query says so");
+	check(is_logged("query of", t), t, "and the log has address and port");
+}
+
+/* Buffers of the program for err_data belong to one error each. */
+static void check_buffers(void)
+{
+	const struct target *a = &targets[NOBODY], *b = &targets[NO_ROUTE];
+	char first[64], second[64], few[12];
+	struct fi_cq_err_entry bad_a, bad_b;
+	char text[16];
+
+	check(fail_write(a), a, "a write fails again");
+	bad_a = read_error(a, first, sizeof(first));
+	check(fail_write(b), b, "a write fails again");
+	bad_b = read_error(b, second, sizeof(second));
+	check(bad_a.err_data == first && bad_b.err_data == second &&
+		      bad_a.err_data_size == strlen(first) + 1 &&
+		      bad_b.err_data_size == strlen(second) + 1,
+	      b, "the program's buffers have a text each");
+	check(is_named(&bad_b, second, b), b, "the newest is named");
+	check(is_named(&bad_a, first, a), a, "the one before it too");
+	check(fail_write(a), a, "a write fails again");
+	bad_a = read_error(a, NULL, 0);
+	check(!bad_a.err_data_size && fail_write(b) &&
+		      fi_cq_readerr(f.cq, &bad_a, 0) == 1 &&
+		      is_named(&bad_a, bad_a.err_data, b),
+	      b, "an entry can be read into again");
+	check(fail_write(a), a, "a write fails again");
+	memset(few, '#', sizeof(few));
+	bad_a = read_error(a, few, sizeof(few) - 1);
+	check(bad_a.err_data == few && bad_a.err_data_size == sizeof(few) - 1 &&
+		      strlen(few) == sizeof(few) - 2 &&
+		      few[sizeof(few) - 1] == '#',
+	      a, "a short buffer has a shorter text");
+	memset(text, '#', sizeof(text));
+	fi_cq_strerror(f.cq, bad_a.prov_errno, few, text, sizeof(text) - 1);
+	check(!strcmp(text, "connection los") && text[sizeof(text) - 1] == '#',
+	      a, "and a short text ends in its buffer");
+}
+
+/* The endpoint's sessions are gone when its error entry is read. */
+static void check_closed(const struct target *t)
+{
+	struct fi_cq_err_entry bad;
+
+	check(fail_write(t), t, "a write fails, and its endpoint is closed");
+	if (fi_close(&f.ep->fid))
+		bail("close");
+	f.ep = NULL;
+	bad = read_error(t, NULL, 0);
+	check(is_named(&bad, bad.err_data, t), t,
+	      "its text still has address and port");
+}
+
+static void open_targets(void)
+{
+	struct sockaddr_in sa = {.sin_family = AF_INET, .sin_port = htons(1)};
+
+	for (int i = 0; i < TARGETS; i++) {
+		struct target *t = &targets[i];
+
+		t->port = take_port(&t->fd);
+		sa.sin_addr.s_addr = htonl(t->host);
+		if (rp_fabric_peer(&f, &sa, &t->addr, err))
+			bail(err);
+	}
+	if (listen(targets[DIES].fd, FILLERS) ||
+	    fcntl(targets[DIES].fd, F_SETFL, O_NONBLOCK))
+		bail("listen");
+	fill_backlog(targets[DROPS].fd, targets[DROPS].port);
 }
 
 int main(void)
 {
 	struct rp_fabric_attr attr = {.target = false};
-	char name[128];
-	size_t len = sizeof(name);
-	uint16_t nobody, dropped;
-	int a, b;
 
+	log_file = tmpfile();
+	if (!log_file || dup2(fileno(log_file), STDERR_FILENO) < 0)
+		bail("no file for the log");
+	setenv("FI_LOG_LEVEL", "info", 1);
 	setenv("FI_OFI_RPMEM_TIMEOUT", "2000", 1);
 	unsetenv("FI_PROVIDER");
-	if (rp_fabric_open(&attr, &f, err) ||
-	    fi_getname(&f.ep->fid, name, &len) ||
-	    rp_fabric_peer(&f, name, &peer, err))
+	if (rp_fabric_open(&attr, &f, err))
 		bail(err);
-	nobody = take_port(&a);
-	dropped = take_port(&b);
-	fill_backlog(b, dropped);
-	check(write_to(nobody) == RP_ST_LOST, "no listener: 72");
-	check(query_port(nobody) == -FI_ENOTCONN, "a query says -FI_ENOTCONN");
-	check(write_to(dropped) == RP_ST_TIMEOUT,
-	      "requests are dropped: 65, when the timeout is over");
-	check(query_port(dropped) == -FI_ETIMEDOUT,
-	      "a query says -FI_ETIMEDOUT");
+	open_targets();
+	for (int i = 0; i < TARGETS; i++)
+		check_target(&targets[i]);
+	check_buffers();
+	check_closed(&targets[NOBODY]);
 	rp_fabric_close(&f);
-	close(a);
-	close(b);
+	for (int i = 0; i < TARGETS; i++)
+		close(targets[i].fd);
 	printf("1..%d\n", tests);
 	return !!failures;
 }

@@ -132,14 +132,7 @@ static void close_channel(struct rp_channel *c)
 	t.open = t.connected = t.lost = false;
 }
 
-static const char *peer_name(const struct rp_channel *c, char *buf, size_t size)
-{
-	snprintf(buf, size, "the target");
-	return buf;
-}
-
-static const struct rp_channel_ops channel_ops = {post_ops, close_channel,
-						  peer_name};
+static const struct rp_channel_ops channel_ops = {post_ops, close_channel};
 
 static int connect_to(struct rp_connector *k, const void *addr, size_t len,
 		      const void *data, size_t data_len,

@@ -119,16 +119,9 @@ static void c_close(struct rp_channel *rc)
 		MUST(k->channel != c || !k->revoked);
 }
 
-static const char *c_peer(const struct rp_channel *c, char *buf, size_t size)
-{
-	snprintf(buf, size, "a test");
-	return buf;
-}
-
 static const struct rp_channel_ops channel_ops = {
 	.post = c_post,
 	.close = c_close,
-	.peer = c_peer,
 };
 
 /* --- the host --- */

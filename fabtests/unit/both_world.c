@@ -121,14 +121,7 @@ static void i_close(struct rp_channel *rc)
 	cancel_ops(&c->posted);
 }
 
-static const char *peer_name(const struct rp_channel *c, char *buf, size_t size)
-{
-	snprintf(buf, size, "a test");
-	return buf;
-}
-
-static const struct rp_channel_ops i_ops = {
-	.post = i_post, .close = i_close, .peer = peer_name};
+static const struct rp_channel_ops i_ops = {.post = i_post, .close = i_close};
 
 static int t_post(struct rp_channel *rc, struct rp_channel_op *ops[], int n)
 {
@@ -155,8 +148,7 @@ static void t_close(struct rp_channel *rc)
 	drop_items(&c->to_target);
 }
 
-static const struct rp_channel_ops t_ops = {
-	.post = t_post, .close = t_close, .peer = peer_name};
+static const struct rp_channel_ops t_ops = {.post = t_post, .close = t_close};
 
 static int k_connect(struct rp_connector *k, const void *addr, size_t len,
 		     const void *data, size_t data_len,

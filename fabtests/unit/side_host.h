@@ -42,17 +42,12 @@ static void side_close(struct rp_channel *c)
 	side_host_of(c)->open = false;
 }
 
-static const char *side_peer(const struct rp_channel *c, char *buf, size_t size)
-{
-	return "a model";
-}
-
 static int side_accept(struct rp_agent_host *h, void *request, const void *data,
 		       size_t len, const struct rp_channel_events *events,
 		       void *owner, struct rp_channel **out)
 {
-	static const struct rp_channel_ops ops = {
-		.post = side_post, .close = side_close, .peer = side_peer};
+	static const struct rp_channel_ops ops = {.post = side_post,
+						  .close = side_close};
 	struct side_host *s = (struct side_host *)h;
 
 	s->c = (struct rp_channel){.ops = &ops,

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A session's connection: connecting, grants, deadlines, loss. */
 #include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <criterion/criterion.h>
@@ -12,8 +14,11 @@ static struct report a, b;
 
 static unsigned int warnings, infos;
 
+static char last_line[128];
+
 static void count_log_line(enum rp_log_level level, const char *text)
 {
+	snprintf(last_line, sizeof(last_line), "%s", text);
 	warnings += level == RP_LOG_WARN;
 	infos += level == RP_LOG_INFO;
 }
@@ -81,6 +86,58 @@ Test(session, initiator_is_not_zero)
 	cr_assert_eq(rp_session_new(&bed.k, &attr, &to, sizeof(to), &s), 0);
 	cr_assert_eq(s->initiator, 1);
 	rp_session_delete(s);
+}
+
+/* A write fails; its outcome and the line of the log name the target. */
+static void expect_named(const char *target, const char *form)
+{
+	char want[128];
+
+	snprintf(want, sizeof(want), form, target);
+	bed_post(op_write(&a, 1, 0, 64, 0));
+	expect_status(&a, RP_ST_LOST);
+	cr_assert_str_eq(a.out.target, target);
+	cr_assert_eq(infos, 1);
+	cr_assert_str_eq(last_line, want);
+	infos = 0;
+}
+
+Test(session, target_is_named_by_address_and_port)
+{
+	const struct sockaddr_in v4 = {
+		.sin_family = AF_INET,
+		.sin_port = htons(4711),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+	const struct sockaddr_in6 v6 = {
+		.sin6_family = AF_INET6,
+		.sin6_port = htons(65535),
+		.sin6_addr = IN6ADDR_LOOPBACK_INIT,
+	};
+	const struct {
+		const void *addr;
+		size_t len;
+		const char *name;
+	} cases[] = {
+		{&v4, sizeof(v4), "127.0.0.1:4711"},
+		{&v6, sizeof(v6), "[::1]:65535"},
+		{"?", 1, "unknown address"},
+	};
+	struct rp_session_attr attr = bed_attr();
+
+	cr_assert_eq(bed_post_result(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	bed_lose_connection(ECONNREFUSED);
+	bed_progress();
+	expect_named("0.0.0.0:7", "the connection to %s ends: connection lost");
+	bed.connect_ret = -ENETUNREACH;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		rp_session_delete(bed.s);
+		cr_assert_eq(rp_session_new(&bed.k, &attr, cases[i].addr,
+					    cases[i].len, &bed.s),
+			     0);
+		expect_named(cases[i].name,
+			     "cannot connect to %s: Network is unreachable");
+	}
 }
 
 /* A refusal fails the next operation, so that no caller loops. */

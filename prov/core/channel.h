@@ -99,8 +99,6 @@ struct rp_channel_ops {
 	 * freed.
 	 */
 	void (*close)(struct rp_channel *c);
-	/* The peer's address as text, for the initiator's log. */
-	const char *(*peer)(const struct rp_channel *c, char *buf, size_t size);
 };
 
 struct rp_channel {

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -20,6 +21,21 @@ static uint64_t session_now(const struct rp_session *s)
 	return s->k->ops->now(s->k);
 }
 
+/* Write the target's address and port: ADDRESS:PORT, or [ADDRESS]:PORT. */
+static void name_target(struct rp_session *s)
+{
+	char host[64], port[6];
+
+	if (getnameinfo((struct sockaddr *)&s->addr, (socklen_t)s->addr_len,
+			host, sizeof(host), port, sizeof(port),
+			NI_NUMERICHOST | NI_NUMERICSERV))
+		strcpy(s->target, "unknown address");
+	else
+		snprintf(s->target, sizeof(s->target),
+			 s->addr.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s",
+			 host, port);
+}
+
 int rp_session_new(struct rp_connector *k, const struct rp_session_attr *attr,
 		   const void *addr, size_t len, struct rp_session **out)
 {
@@ -35,6 +51,7 @@ int rp_session_new(struct rp_connector *k, const struct rp_session_attr *attr,
 	s->attr = *attr;
 	memcpy(&s->addr, addr, len);
 	s->addr_len = len;
+	name_target(s);
 	s->next_token = s->next_seq = 1;
 	TAILQ_INIT(&s->ops);
 	TAILQ_INIT(&s->ended);
@@ -218,6 +235,8 @@ int rp_session_ready(struct rp_session *s, const struct rp_op *op,
 	ret = begin_connect(s, op->ranges[0].key);
 	if (!ret)
 		return -EAGAIN;
+	rp_log(RP_LOG_INFO, "cannot connect to %s: %s", s->target,
+	       strerror(-ret));
 	*detail = (uint32_t)-ret;
 	return ret == -ENOMEM ? RP_ST_NO_MEMORY : RP_ST_LOST;
 }
@@ -316,12 +335,10 @@ static void connection_end(struct rp_session *s, enum rp_status st,
 			   uint32_t detail, bool remembers)
 {
 	const bool connecting = s->state == RP_SESSION_CONNECTING;
-	char peer[64] = "";
 
 	if (s->state == RP_SESSION_IDLE || s->state == RP_SESSION_CLOSING)
 		return;
-	rp_log(RP_LOG_INFO, "the connection to %s ends: %s",
-	       s->channel->ops->peer(s->channel, peer, sizeof(peer)),
+	rp_log(RP_LOG_INFO, "the connection to %s ends: %s", s->target,
 	       rp_status_name(st));
 	rp_stats_add(&rp_stats->connected,
 		     -(uint64_t)(s->state == RP_SESSION_OPEN));

@@ -37,6 +37,7 @@ struct rp_outcome {
 	enum rp_class required;
 	enum rp_class class; /* class reached, if status is RP_ST_OK */
 	enum rp_method method;
+	const char *target; /* ADDRESS:PORT, freed after done(); NULL: none */
 };
 
 struct rp_session_attr {

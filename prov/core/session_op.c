@@ -31,6 +31,7 @@ void rp_op_init(struct rp_session *s, struct rp_op *op)
 	op->priv.session = s;
 	STAILQ_INIT(&op->priv.ready);
 	op->priv.out.required = op->required;
+	op->priv.out.target = s->target;
 	/* Each reply can only lower the class. */
 	if (op->level == RP_LEVEL_DURABLE)
 		op->priv.out.class = RP_CLASS_POWER;

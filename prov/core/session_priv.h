@@ -60,6 +60,7 @@ struct rp_session {
 	struct rp_session_attr attr;
 	struct sockaddr_storage addr;
 	size_t addr_len;
+	char target[80];    /* address and port as text */
 	uint64_t initiator; /* identifies this object to the target */
 	uint16_t port;	    /* the endpoint's port, sent in HELLO */
 	bool ordered;	    /* place writes in the order of posting */

@@ -3,7 +3,6 @@
 #include "config.h"
 
 #include <errno.h>
-#include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -262,26 +261,9 @@ static int channel_post(struct rp_channel *base, struct rp_channel_op *ops[],
 	return n;
 }
 
-static const char *channel_peer(const struct rp_channel *base, char *buf,
-				size_t size)
-{
-	const struct rp_rc_channel *c = (const struct rp_rc_channel *)base;
-	char host[INET6_ADDRSTRLEN + 20], port[8];
-
-	if (getnameinfo(&c->peer.sa, sizeof(c->peer), host, sizeof(host), port,
-			sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV))
-		snprintf(buf, size, "unknown address");
-	else
-		snprintf(buf, size,
-			 c->peer.sa.sa_family == AF_INET6 ? "[%s]:%s" : "%s:%s",
-			 host, port);
-	return buf;
-}
-
 static const struct rp_channel_ops channel_ops = {
 	.post = channel_post,
 	.close = channel_close,
-	.peer = channel_peer,
 };
 
 struct rp_rc_channel *rp_rc_channel_new(struct rp_rc *rc,

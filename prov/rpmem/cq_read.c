@@ -169,6 +169,22 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count,
 	return read_queue(cq_of(fid), buf, count, src);
 }
 
+/* err_data is the program's buffer; without one it is last_detail. */
+static void return_error(struct rp_cq *cq, const struct rp_cqe *q,
+			 struct fi_cq_err_entry *buf)
+{
+	const size_t size = buf->err_data ? buf->err_data_size : 0;
+	void *data = size ? buf->err_data : cq->last_detail;
+
+	strcpy(cq->last_detail, q->detail);
+	if (size)
+		snprintf(data, size, "%s", q->detail);
+	*buf = q->err;
+	buf->err_data = data;
+	/* 0 for last_detail: a reused *buf does not name it as a buffer. */
+	buf->err_data_size = size ? strlen(data) + 1 : 0;
+}
+
 static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf,
 			  uint64_t flags)
 {
@@ -184,11 +200,7 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf,
 		q = NULL;
 	cq->last_err_private = q;
 	if (q) {
-		/* err_data stays the program's buffer; it gets no data. */
-		q->err.err_data = buf->err_data;
-		q->err.err_data_size = 0;
-		*buf = q->err;
-		cq->last_out = q->out;
+		return_error(cq, q, buf);
 		rp_cq_drop_first(cq);
 		if (STAILQ_EMPTY(&cq->queue))
 			rp_cq_drain_event(cq);
@@ -338,31 +350,21 @@ static const char *cq_strerror(struct fid_cq *fid, int prov_errno,
 			       const void *err_data, char *buf, size_t len)
 {
 	struct rp_cq *cq = cq_of(fid);
-	static __thread char text[360];
-	struct rp_outcome out;
-	char what[100] = "", range[40] = "";
-	bool ours;
+	static __thread char text[440];
+	const char *detail = err_data;
+	bool ours = true;
 
 	pthread_mutex_lock(&cq->dom->lock);
-	ours = cq->last_err_private;
-	out = cq->last_out;
+	if (!detail ||
+	    strncmp(detail, RP_DETAIL_START, sizeof(RP_DETAIL_START) - 1)) {
+		ours = cq->last_err_private;
+		detail = cq->last_detail;
+	}
+	snprintf(text, sizeof(text), "%s%s%s: %s", rp_status_name(prov_errno),
+		 *detail ? " " : "", detail, rp_status_remedy(prov_errno));
 	pthread_mutex_unlock(&cq->dom->lock);
 	if (!ours)
 		return fi_cq_strerror(cq->base, prov_errno, err_data, buf, len);
-	if (prov_errno == RP_ST_CLASS && out.status == RP_ST_CLASS)
-		snprintf(what, sizeof(what),
-			 " (the region reaches %s, %s is required)",
-			 rp_class_name(out.detail),
-			 rp_class_name(out.required));
-	if (prov_errno == RP_ST_INDETERMINATE &&
-	    out.status == RP_ST_INDETERMINATE)
-		snprintf(what, sizeof(what), " (%s)",
-			 rp_status_name(out.detail));
-	if (out.range)
-		snprintf(range, sizeof(range), " (range %llu)",
-			 (unsigned long long)out.range);
-	snprintf(text, sizeof(text), "%s%s%s: %s", rp_status_name(prov_errno),
-		 what, range, rp_status_remedy(prov_errno));
 	if (buf && len) {
 		snprintf(buf, len, "%s", text);
 		return buf;

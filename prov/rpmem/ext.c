@@ -216,7 +216,7 @@ static int ext_query_sync(struct fid_ep *fid, fi_addr_t addr, uint64_t key,
 			break;
 	}
 	if (!ret && !query_replied(q.out.status)) {
-		RP_WARN(EP_CTRL, "query: %s: %s\n",
+		RP_WARN(EP_CTRL, "query of %s: %s: %s\n", q.out.target,
 			rp_status_name(q.out.status),
 			rp_session_text(q.session, words, sizeof(words)));
 		ret = -rp_status_errno(q.out.status);

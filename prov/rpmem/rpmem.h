@@ -284,6 +284,10 @@ void rp_target_close(struct rp_dom *dom);
 
 /* --- cq.c: private completion entries, queued until the program reads --- */
 
+/* Text of a failure, for err_data: "(target ADDRESS:PORT, ...)"; or empty. */
+#define RP_DETAIL_LEN	200
+#define RP_DETAIL_START "(target "
+
 struct rp_cqe {
 	STAILQ_ENTRY(rp_cqe) link;
 	struct rp_task *task; /* task with this entry; NULL: malloc() */
@@ -291,7 +295,7 @@ struct rp_cqe {
 	fi_addr_t src;
 	bool failed;		    /* true: err is the entry; false: e is */
 	struct fi_cq_err_entry err; /* err.prov_errno is an rp_status */
-	struct rp_outcome out;
+	char detail[RP_DETAIL_LEN];
 };
 
 /* --- task.c: a program's operation on a persistent region --- */
@@ -390,8 +394,8 @@ struct rp_cq {
 	atomic_uint private_reads;   /* reads in a row filled by private ones */
 	atomic_uint hot_polls; /* polls left that may skip the base's queue */
 	LIST_HEAD(, rp_local_read) local_reads; /* of local_read.c */
-	bool last_err_private;	    /* last fi_cq_readerr(): a private entry */
-	struct rp_outcome last_out; /* outcome in that entry */
+	bool last_err_private; /* last fi_cq_readerr(): a private entry */
+	char last_detail[RP_DETAIL_LEN]; /* of the last private error */
 	int epfd;  /* epoll descriptor that FI_GETWAIT returns */
 	int ev_fd; /* eventfd of private entries and fi_cq_signal() */
 	atomic_bool signaled; /* fi_cq_signal() was called */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Tasks (operations on persistent regions): memory, completion, counters. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "rpmem/rpmem.h"
@@ -199,15 +200,35 @@ ssize_t rp_task_post(struct rp_task *t, struct rp_session *s)
 	return ret == -ENOTSUP ? -FI_EOPNOTSUPP : ret;
 }
 
+static void describe_failure(const struct rp_outcome *out, char *buf)
+{
+	char what[80] = "", range[40] = "";
+
+	if (out->status == RP_ST_CLASS)
+		snprintf(what, sizeof(what),
+			 ", the region reaches %s, %s is required",
+			 rp_class_name(out->detail),
+			 rp_class_name(out->required));
+	if (out->status == RP_ST_INDETERMINATE)
+		snprintf(what, sizeof(what), ", %s",
+			 rp_status_name(out->detail));
+	if (out->range)
+		snprintf(range, sizeof(range), ", range %llu",
+			 (unsigned long long)out->range);
+	*buf = 0;
+	if (out->target)
+		snprintf(buf, RP_DETAIL_LEN, RP_DETAIL_START "%s%s%s)",
+			 out->target, what, range);
+}
+
 static void fill_entry(struct rp_task *t, const struct rp_outcome *out)
 {
 	struct rp_cqe *q = &t->cqe;
 
-	q->task = t;
 	q->src = FI_ADDR_NOTAVAIL;
 	q->failed = out->status != RP_ST_OK;
-	q->out = *out;
-	if (q->failed)
+	if (q->failed) {
+		describe_failure(out, q->detail);
 		q->err = (struct fi_cq_err_entry){
 			.op_context = t->context,
 			.flags = t->flags,
@@ -215,11 +236,12 @@ static void fill_entry(struct rp_task *t, const struct rp_outcome *out)
 			.prov_errno = (int)out->status,
 			.data = out->range,
 		};
-	else
+	} else {
 		q->e = (struct fi_cq_tagged_entry){
 			.op_context = t->context,
 			.flags = t->flags,
 		};
+	}
 }
 
 void rp_task_done(struct rp_op *op, const struct rp_outcome *out)
