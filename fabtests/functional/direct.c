@@ -252,6 +252,49 @@ static void check_connected(const char *prov)
 	fi_freeinfo(list);
 }
 
+static int eq_open(const char *prov, struct fid_fabric **fabric,
+		   struct fid_eq **eq)
+{
+	struct fi_info *list = get_info(prov, FI_EP_MSG, FI_MSG, 0);
+	struct fi_eq_attr attr = {.wait_obj = FI_WAIT_UNSPEC};
+	int ret = !list || fi_fabric(list->fabric_attr, fabric, NULL) ||
+		  fi_eq_open(*fabric, &attr, eq, NULL);
+
+	fi_freeinfo(list);
+	return ret;
+}
+
+/* ofi_rpmem's event queue leaves the tables that the base's queues share. */
+static void check_base_tables(const char *base, const char *prov)
+{
+	struct fid_fabric *fabric[2];
+	struct fid_eq *eq[2];
+	struct fi_ops_eq ops, *ops_at;
+	struct fi_ops fid_ops, *fid_ops_at;
+
+	if (eq_open(base, &fabric[0], &eq[0])) {
+		check(0, "an event queue of the base");
+		return;
+	}
+	ops_at = eq[0]->ops;
+	ops = *ops_at;
+	fid_ops_at = eq[0]->fid.ops;
+	fid_ops = *fid_ops_at;
+	if (eq_open(prov, &fabric[1], &eq[1])) {
+		check(0, "an event queue of ofi_rpmem");
+		return;
+	}
+	check(eq[0]->ops == ops_at && eq[1]->ops != ops_at &&
+		      !memcmp(&ops, ops_at, sizeof(ops)),
+	      "the base's queues keep their calls");
+	check(eq[0]->fid.ops == fid_ops_at && eq[1]->fid.ops != fid_ops_at &&
+		      !memcmp(&fid_ops, fid_ops_at, sizeof(fid_ops)),
+	      "and their fi_close()");
+	for (int i = 0; i < 2; i++)
+		check(!fi_close(&eq[i]->fid) && !fi_close(&fabric[i]->fid),
+		      "a queue and its fabric close");
+}
+
 int main(void)
 {
 	check_entries("tcp;ofi_rpmem", FI_EP_MSG);
@@ -262,6 +305,7 @@ int main(void)
 	check_comp_order("tcp;ofi_rpmem", FI_EP_RDM);
 	check_comp_order("sockets;ofi_rpmem", FI_EP_RDM);
 	check_comp_order("tcp;ofi_rpmem", FI_EP_MSG);
+	check_base_tables("tcp", "tcp;ofi_rpmem");
 	check_connected("tcp;ofi_rpmem");
 	return failed;
 }
