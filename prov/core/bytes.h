@@ -9,47 +9,23 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline void put16(uint8_t *p, size_t at, uint16_t v)
-{
-	v = htole16(v);
-	memcpy(p + at, &v, sizeof(v));
-}
-
-static inline void put32(uint8_t *p, size_t at, uint32_t v)
-{
-	v = htole32(v);
-	memcpy(p + at, &v, sizeof(v));
-}
-
-static inline void put64(uint8_t *p, size_t at, uint64_t v)
-{
-	v = htole64(v);
-	memcpy(p + at, &v, sizeof(v));
-}
-
-static inline uint16_t get16(const uint8_t *p, size_t at)
-{
-	uint16_t v;
-
-	memcpy(&v, p + at, sizeof(v));
-	return le16toh(v);
-}
-
-static inline uint32_t get32(const uint8_t *p, size_t at)
-{
-	uint32_t v;
-
-	memcpy(&v, p + at, sizeof(v));
-	return le32toh(v);
-}
-
-static inline uint64_t get64(const uint8_t *p, size_t at)
-{
-	uint64_t v;
-
-	memcpy(&v, p + at, sizeof(v));
-	return le64toh(v);
-}
+/* put16(), get16() and so on. */
+#define RP_DEFINE_BYTES(n)                                                     \
+	static inline void put##n(uint8_t *p, size_t at, uint##n##_t v)        \
+	{                                                                      \
+		v = htole##n(v);                                               \
+		memcpy(p + at, &v, sizeof(v));                                 \
+	}                                                                      \
+	static inline uint##n##_t get##n(const uint8_t *p, size_t at)          \
+	{                                                                      \
+		uint##n##_t v;                                                 \
+                                                                               \
+		memcpy(&v, p + at, sizeof(v));                                 \
+		return le##n##toh(v);                                          \
+	}
+RP_DEFINE_BYTES(16)
+RP_DEFINE_BYTES(32)
+RP_DEFINE_BYTES(64)
 
 static inline bool bytes_zero(const void *buf, size_t len)
 {

@@ -22,12 +22,11 @@
  * must not overtake are then durable. Flushes are requested at once. No request
  * is retransmitted: the side connection is reliable, and its loss is final.
  *
- * A flush may be pipelined: its request is not sent over the side connection
- * but written into a ring at the target, behind the data over the queue pair
- * itself. This saves the read fence, and so a round trip; but the write wakes
- * no agent. So flushes are pipelined only while the agent polls the ring: from
- * its message POLLING until its IDLE. If a reply is due after IDLE, a DOORBELL
- * is sent. A short write may be pipelined with its flush: the agent stores it.
+ * A flush may be pipelined: its request is written into a ring at the target,
+ * behind the data over the queue pair itself, which saves the read fence. The
+ * write wakes no agent, so flushes are pipelined only from the agent's message
+ * POLLING until its IDLE. If a reply is due after IDLE, a DOORBELL is sent. A
+ * short write may be pipelined with its flush: the agent stores it.
  *
  * A session (session.h) cannot be used here: it accepts an operation for good,
  * but ibv_wr_abort() drops operations; its deadline runs from the post, but the

@@ -13,107 +13,73 @@ static const struct {
 	const char *remedy;
 	int err;
 } statuses[RP_ST_MAX] = {
-	[RP_ST_OK] = {"ok", "Nothing to do.", 0},
-	[RP_ST_BAD_MESSAGE] = {"bad message",
-			       "Run the same release of ofi_rpmem at both "
-			       "ends; if they are the same, report a bug.",
-			       EBADMSG},
-	[RP_ST_VERSION] = {"protocol version not supported",
-			   "Install releases of ofi_rpmem that speak the same "
-			   "protocol version at both ends.",
-			   EPROTONOSUPPORT},
-	[RP_ST_UNKNOWN_KEY] = {"unknown key",
-			       "The target has no such registration: ask it "
-			       "for the current key, write and commit again.",
-			       ENOENT},
-	[RP_ST_STALE_KEY] = {"stale key",
-			     "The region was registered anew or its target "
-			     "restarted: get the new key, write and commit "
-			     "again.",
-			     ESTALE},
-	[RP_ST_RANGE] = {"range outside the region",
-			 "Commit only bytes inside the registered region; "
-			 "fi_rpmem_query() tells its address and length.",
-			 ERANGE},
-	[RP_ST_WRAP] = {"range empty or wrapping",
-			"Give a length above 0 and an address whose end does "
-			"not pass 2^64.",
-			EOVERFLOW},
-	[RP_ST_VOLATILE] = {"volatile memory",
-			    "The target must register the region with "
-			    "FI_RMA_PMEM, on memory that can be made "
-			    "durable.",
-			    EMEDIUMTYPE},
-	[RP_ST_CLASS] = {"failure class not met",
-			 "fi_rpmem_query() tells what lowered it. Put the pool "
-			 "on memory of the required class, or lower the class "
-			 "in the call or with FI_OFI_RPMEM_CLASS at the "
-			 "initiator.",
-			 EOPNOTSUPP},
-	[RP_ST_FLUSH_FAILED] = {"flush failed",
-				"The target's storage reported an error: "
-				"check its disk and kernel log, register the "
-				"region again, write and commit again.",
-				EIO},
-	[RP_ST_REGION_FAILED] = {"region failed earlier",
-				 "An earlier flush of this region failed and "
-				 "the kernel reports that only once: check "
-				 "the disk, register the region again, write "
-				 "and commit again.",
-				 ENOTRECOVERABLE},
-	[RP_ST_OVERLOADED] = {"target overloaded",
-			      "Commit again later; the target's limits are "
-			      "FI_OFI_RPMEM_MAX_SESSIONS and "
-			      "FI_OFI_RPMEM_CREDITS.",
-			      EBUSY},
-	[RP_ST_UNSUPPORTED] = {"feature not supported by the target",
-			       "Install a newer ofi_rpmem at the target, or "
-			       "do not use the feature.",
-			       ENOSYS},
-	[RP_ST_NO_METHOD] = {"no method",
-			     "Nothing makes these bytes durable at the "
-			     "target: fi_rpmem_query() tells why and what to "
-			     "change.",
-			     ENOMEDIUM},
-	[RP_ST_ALIGN] = {"store not aligned",
-			 "Give a store behind a commit an address that is a "
-			 "multiple of 8, in a region that begins at one.",
-			 EINVAL},
-	[RP_ST_ACCESS] = {"region not writable",
-			  "Register the region with FI_REMOTE_WRITE at the "
-			  "target: a store, or remote CQ data, is a write to "
-			  "it.",
-			  EACCES},
-	[RP_ST_WRITE_FAILED] = {"covered write failed",
-				"A write that the commit covers did not "
-				"arrive: write those bytes again, then "
-				"commit.",
-				EREMOTEIO},
-	[RP_ST_TIMEOUT] = {"target silent",
-			   "Check that the target lives and makes progress; "
-			   "FI_OFI_RPMEM_TIMEOUT sets the limit in ms.",
-			   ETIMEDOUT},
-	[RP_ST_CANCELED] = {"canceled",
-			    "The endpoint was closed, its connection ended, or "
-			    "the address was removed before the reply came: "
-			    "commit before closing.",
-			    ECANCELED},
-	[RP_ST_NO_MEMORY] = {"out of memory",
-			     "Free memory at the initiator, or keep fewer "
-			     "commits outstanding.",
-			     ENOMEM},
-	[RP_ST_INDETERMINATE] =
-		{"outcome unknown",
-		 "The connection ended, and a once-only operation may "
-		 "have been executed, or may be yet: call "
-		 "fi_rpmem_query() until the target replies, read the "
-		 "memory, then decide.",
-		 EUCLEAN},
-	[RP_ST_LOST] = {"connection lost",
-			"Check the target and the network, write again "
-			"whatever was not committed, then commit; the next "
-			"operation connects anew.",
-			ENOTCONN},
+#define ST(st, err, name, remedy) [st] = {name, remedy, err}
+	ST(RP_ST_OK, 0, "ok", "Nothing to do."),
+	ST(RP_ST_BAD_MESSAGE, EBADMSG, "bad message",
+	   "Run the same release of ofi_rpmem at both ends; if they are the "
+	   "same, report a bug."),
+	ST(RP_ST_VERSION, EPROTONOSUPPORT, "protocol version not supported",
+	   "Install releases of ofi_rpmem that speak the same protocol "
+	   "version at both ends."),
+	ST(RP_ST_UNKNOWN_KEY, ENOENT, "unknown key",
+	   "The target has no such registration: ask it for the current key, "
+	   "write and commit again."),
+	ST(RP_ST_STALE_KEY, ESTALE, "stale key",
+	   "The region was registered anew or its target restarted: get the "
+	   "new key, write and commit again."),
+	ST(RP_ST_RANGE, ERANGE, "range outside the region",
+	   "Commit only bytes inside the registered region; fi_rpmem_query() "
+	   "tells its address and length."),
+	ST(RP_ST_WRAP, EOVERFLOW, "range empty or wrapping",
+	   "Give a length above 0 and an address whose end does not pass "
+	   "2^64."),
+	ST(RP_ST_VOLATILE, EMEDIUMTYPE, "volatile memory",
+	   "The target must register the region with FI_RMA_PMEM, on memory "
+	   "that can be made durable."),
+	ST(RP_ST_CLASS, EOPNOTSUPP, "failure class not met",
+	   "fi_rpmem_query() tells what lowered it. Put the pool on memory "
+	   "of the required class, or lower the class in the call or with "
+	   "FI_OFI_RPMEM_CLASS at the initiator."),
+	ST(RP_ST_FLUSH_FAILED, EIO, "flush failed",
+	   "The target's storage reported an error: check its disk and "
+	   "kernel log, register the region again, write and commit again."),
+	ST(RP_ST_REGION_FAILED, ENOTRECOVERABLE, "region failed earlier",
+	   "An earlier flush of this region failed and the kernel reports "
+	   "that only once: check the disk, register the region again, write "
+	   "and commit again."),
+	ST(RP_ST_OVERLOADED, EBUSY, "target overloaded",
+	   "Commit again later; the target's limits are "
+	   "FI_OFI_RPMEM_MAX_SESSIONS and FI_OFI_RPMEM_CREDITS."),
+	ST(RP_ST_UNSUPPORTED, ENOSYS, "feature not supported by the target",
+	   "Install a newer ofi_rpmem at the target, or do not use the "
+	   "feature."),
+	ST(RP_ST_NO_METHOD, ENOMEDIUM, "no method",
+	   "Nothing makes these bytes durable at the target: "
+	   "fi_rpmem_query() tells why and what to change."),
+	ST(RP_ST_ALIGN, EINVAL, "store not aligned",
+	   "Give a store behind a commit an address that is a multiple of 8, "
+	   "in a region that begins at one."),
+	ST(RP_ST_ACCESS, EACCES, "region not writable",
+	   "Register the region with FI_REMOTE_WRITE at the target: a store, "
+	   "or remote CQ data, is a write to it."),
+	ST(RP_ST_WRITE_FAILED, EREMOTEIO, "covered write failed",
+	   "A write that the commit covers did not arrive: write those bytes "
+	   "again, then commit."),
+	ST(RP_ST_TIMEOUT, ETIMEDOUT, "target silent",
+	   "Check that the target lives and makes progress; "
+	   "FI_OFI_RPMEM_TIMEOUT sets the limit in ms."),
+	ST(RP_ST_CANCELED, ECANCELED, "canceled",
+	   "The endpoint was closed, its connection ended, or the address "
+	   "was removed before the reply came: commit before closing."),
+	ST(RP_ST_NO_MEMORY, ENOMEM, "out of memory",
+	   "Free memory at the initiator, or keep fewer commits outstanding."),
+	ST(RP_ST_INDETERMINATE, EUCLEAN, "outcome unknown",
+	   "The connection ended, and a once-only operation may have been "
+	   "executed, or may be yet: call fi_rpmem_query() until the target "
+	   "replies, read the memory, then decide."),
+	ST(RP_ST_LOST, ENOTCONN, "connection lost",
+	   "Check the target and the network, write again whatever was not "
+	   "committed, then commit; the next operation connects anew."),
 };
 
 static int is_known(enum rp_status st)

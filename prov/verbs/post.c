@@ -133,7 +133,8 @@ static int side_send(struct rp_qp *q, uint64_t wr_id, const void *msg,
 {
 	const struct rp_post *p = post_of(q);
 
-	return rp_side_send(p->side_qp, wr_id, msg, len, p->end_mr->lkey);
+	return rp_side_post(p->side_qp, IBV_WR_SEND, wr_id, msg, len,
+			    p->end_mr->lkey, 0, 0);
 }
 
 static int side_recv(struct rp_qp *q, uint64_t wr_id, void *msg)
@@ -150,7 +151,13 @@ static uint64_t read_coarse_clock(const struct rp_qp *q)
 	return rp_clock_ns(CLOCK_MONOTONIC_COARSE);
 }
 
+#define COMMON_OPS                                                             \
+	.query = query_qp_state, .fail = fail_queue, .poll = poll,             \
+	.side_send = side_send, .side_recv = side_recv,                        \
+	.now = read_coarse_clock
+
 const struct rp_qp_ops rp_qp_ops_ex = {
+	COMMON_OPS,
 	.start = ex_start,
 	.read = ex_read,
 	.write = ex_write,
@@ -158,12 +165,6 @@ const struct rp_qp_ops rp_qp_ops_ex = {
 	.atomic_write = ex_atomic_write,
 	.complete = ex_complete,
 	.abort = ex_abort,
-	.query = query_qp_state,
-	.fail = fail_queue,
-	.poll = poll,
-	.side_send = side_send,
-	.side_recv = side_recv,
-	.now = read_coarse_clock,
 };
 
 /* --- ibv_post_send(): no FLUSH --- */
@@ -245,15 +246,6 @@ static int send_complete(struct rp_qp *q, size_t *posted)
 }
 
 const struct rp_qp_ops rp_qp_ops_send = {
-	.start = start_chain,
-	.read = send_read,
-	.write = send_write,
-	.complete = send_complete,
-	.abort = start_chain,
-	.query = query_qp_state,
-	.fail = fail_queue,
-	.poll = poll,
-	.side_send = side_send,
-	.side_recv = side_recv,
-	.now = read_coarse_clock,
+	COMMON_OPS,	     .start = start_chain,	.read = send_read,
+	.write = send_write, .complete = send_complete, .abort = start_chain,
 };

@@ -81,9 +81,9 @@ int rp_side_to_rts(struct ibv_qp *qp, const struct rp_route *route,
 				     IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
-static int post_send(struct ibv_qp *qp, enum ibv_wr_opcode opcode,
-		     uint64_t wr_id, const void *msg, size_t len, uint32_t lkey,
-		     uint64_t addr, uint32_t rkey)
+int rp_side_post(struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint64_t wr_id,
+		 const void *msg, size_t len, uint32_t lkey, uint64_t addr,
+		 uint32_t rkey)
 {
 	struct ibv_sge sge = {
 		.addr = (uintptr_t)msg, .length = (uint32_t)len, .lkey = lkey};
@@ -97,19 +97,6 @@ static int post_send(struct ibv_qp *qp, enum ibv_wr_opcode opcode,
 		};
 
 	return ibv_post_send(qp, &wr, &bad);
-}
-
-int rp_side_send(struct ibv_qp *qp, uint64_t wr_id, const void *msg, size_t len,
-		 uint32_t lkey)
-{
-	return post_send(qp, IBV_WR_SEND, wr_id, msg, len, lkey, 0, 0);
-}
-
-int rp_side_write(struct ibv_qp *qp, uint64_t wr_id, const void *msg,
-		  size_t len, uint32_t lkey, uint64_t addr, uint32_t rkey)
-{
-	return post_send(qp, IBV_WR_RDMA_WRITE, wr_id, msg, len, lkey, addr,
-			 rkey);
 }
 
 int rp_side_recv(struct ibv_qp *qp, uint64_t wr_id, void *msg, size_t len,

@@ -28,8 +28,9 @@ static bool write_reply(struct rp_target *s, const void *msg, size_t len)
 	if (!s->replies || s->writing & 1u << i ||
 	    rp_ring_put(&s->ring, msg, len, &w))
 		return false;
-	if (rp_side_write(s->qp, WR_ID_WRITES + i, w.buf, w.len, s->mr->lkey,
-			  s->replies + w.offset, s->replies_rkey)) {
+	if (rp_side_post(s->qp, IBV_WR_RDMA_WRITE, WR_ID_WRITES + i, w.buf,
+			 w.len, s->mr->lkey, s->replies + w.offset,
+			 s->replies_rkey)) {
 		rp_ring_undo_put(&s->ring);
 		return false;
 	}
@@ -50,7 +51,8 @@ static int send_message(struct rp_target *s, const void *msg, size_t len)
 		return -EAGAIN;
 	i = (unsigned int)__builtin_ctz(s->tx_free);
 	memcpy(s->tx[i], msg, len);
-	ret = rp_side_send(s->qp, RECVS + i, s->tx[i], len, s->mr->lkey);
+	ret = rp_side_post(s->qp, IBV_WR_SEND, RECVS + i, s->tx[i], len,
+			   s->mr->lkey, 0, 0);
 	if (ret)
 		return -ret;
 	s->tx_free &= ~(1u << i);

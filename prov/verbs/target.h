@@ -49,10 +49,9 @@ int rp_side_to_init(struct ibv_qp *qp, const struct rp_route *route,
 		    unsigned int access);
 int rp_side_to_rts(struct ibv_qp *qp, const struct rp_route *route,
 		   uint32_t number);
-int rp_side_send(struct ibv_qp *qp, uint64_t wr_id, const void *msg, size_t len,
-		 uint32_t lkey);
-int rp_side_write(struct ibv_qp *qp, uint64_t wr_id, const void *msg,
-		  size_t len, uint32_t lkey, uint64_t addr, uint32_t rkey);
+int rp_side_post(struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint64_t wr_id,
+		 const void *msg, size_t len, uint32_t lkey, uint64_t addr,
+		 uint32_t rkey);
 int rp_side_recv(struct ibv_qp *qp, uint64_t wr_id, void *msg, size_t len,
 		 uint32_t lkey);
 
