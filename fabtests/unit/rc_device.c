@@ -483,6 +483,8 @@ static void each_line(const void *addr, size_t len, bool *which)
 static void do_flush(void *ctx, const void *addr, size_t len)
 {
 	pthread_mutex_lock(&dev_lock);
+	if (dev.at_flush)
+		dev.at_flush();
 	if (!dev.idle_agent)
 		each_line(addr, len, dev.flushed);
 	pthread_mutex_unlock(&dev_lock);

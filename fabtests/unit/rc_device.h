@@ -62,6 +62,7 @@ struct dev {
 	unsigned int drains;
 	unsigned int notifies; /* calls of req_notify_cq */
 	void (*at_notify)(void);
+	void (*at_flush)(void); /* called by each flush of the agent */
 };
 extern struct dev dev;
 

@@ -350,6 +350,30 @@ Test(shim_agent, side_lost)
 	}
 }
 
+/* A flush without a request fails, too: its region may have weakened. */
+Test(shim_agent, side_lost_before_a_flush_without_request)
+{
+	struct rp_desc d;
+
+	begin();
+	d = mock_desc(&m);
+	d.native = RP_DESC_PERSISTENT;
+	cr_assert_eq(mock_add(&m, &d, d.native), 0);
+	cr_assert_eq(post_flush(1, 0, 64, P, 0), 0);
+	run_all();
+	expect_next(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	/* No message is that short. */
+	m.side.in[0].len = 1;
+	m.side.nin = 1;
+	run_all();
+	cr_assert_eq(post_flush(2, 0, 64, P, 0), 0);
+	run_all();
+	expect_next(2, IBV_WC_RETRY_EXC_ERR, 0);
+	cr_assert_eq(m.fails, 1u);
+	cr_assert_eq(post_flush(3, 0, 64, P, 0), ENOTCONN);
+	end();
+}
+
 /* An error of the program's queue pair is reported before others. */
 Test(shim_agent, error_of_the_queue_pair_is_reported_first)
 {

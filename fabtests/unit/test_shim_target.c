@@ -322,11 +322,19 @@ static void set_facts(bool native)
 }
 
 /* Connect; flushes are read fences or FLUSHes by the device. */
+static void pair_open_without_agent(struct pair *q, bool native, bool sides)
+{
+	struct pair_attr attr = native ? by_flush : with_side;
+
+	attr.sides = sides;
+	pair_open(q, &attr);
+	cr_assert_str_eq(pair_method(q), native ? "native" : "fence");
+}
+
 static void open_without_agent(bool native)
 {
 	set_facts(native);
-	pair_open(&p, native ? &by_flush : &with_side);
-	cr_assert_str_eq(pair_method(&p), native ? "native" : "fence");
+	pair_open_without_agent(&p, native, true);
 }
 
 static void source_write(const char *path, const char *line)
@@ -338,12 +346,77 @@ static void source_write(const char *path, const char *line)
 	cr_assert_eq(fclose(f), 0);
 }
 
+/* Flush until a flush fails. Returns the status of the last one. */
+static enum ibv_wc_status flush_until_failure(struct pair *q)
+{
+	struct ibv_wc wc;
+	int n = 0;
+
+	do {
+		cr_assert_eq(pair_flush(q, 2, 0, 64), 0);
+		while (!rpmem_poll_cq(q->a.scq, 1, &wc))
+			;
+		cr_assert_eq(wc.wr_id, 2u);
+		if (wc.status == IBV_WC_SUCCESS)
+			usleep(20000); /* the device logs 1024 requests only */
+	} while (wc.status == IBV_WC_SUCCESS && ++n < 300);
+	return wc.status;
+}
+
+/* How a peer learns that a fact of its region is weaker. */
+enum peer {
+	PEER_SIDE,
+	PEER_NO_SIDE,
+	PEER_HALF_SIDE, /* only the target has connected its end */
+	PEER_LOST,	/* the target has lost the side connection */
+	PEER_UNREACHED, /* the target's message fails */
+	PEER_FORCED,	/* the operator forces the target to FLUSH */
+	PEER_MAX,
+};
+static struct pair peers[PEER_MAX];
+/* Agent's flushes, those while a peer without side connection could write. */
+static unsigned int nflushes, nearly;
+static uint32_t no_side_num;
+
+static void at_flush(void)
+{
+	const struct ibv_qp *qp = dev_qp_by_number(no_side_num);
+
+	nflushes++;
+	nearly += qp && qp->state != IBV_QPS_ERR;
+}
+
+static void peer_open(enum peer kind, bool native)
+{
+	struct ibv_qp_attr err = {.qp_state = IBV_QPS_ERR};
+	struct pair *q = &peers[kind];
+	struct rpmem_qp_desc a, b;
+
+	if (kind == PEER_FORCED)
+		setenv("FI_OFI_RPMEM_METHOD", native ? "native" : "fence", 1);
+	pair_open_without_agent(q, native,
+				kind != PEER_NO_SIDE && kind != PEER_HALF_SIDE);
+	unsetenv("FI_OFI_RPMEM_METHOD");
+	if (kind == PEER_HALF_SIDE) {
+		cr_assert_eq(rpmem_export_qp(q->a.sqp, &a), 0);
+		cr_assert_eq(rpmem_export_qp(q->b.sqp, &b), 0);
+		cr_assert_eq(rpmem_connect_qp(q->b.sqp, &a), 0);
+		pair_import_region(q);
+	} else if (kind == PEER_LOST) {
+		ibv_modify_qp(dev_qp_by_number(q->sb.target), &err,
+			      IBV_QP_STATE);
+	} else if (kind == PEER_UNREACHED) {
+		dev.fail_qp = q->sb.target;
+		dev.fail = IBV_WC_RETRY_EXC_ERR;
+	}
+}
+
 /* A weaker fact fails flushes even at a peer that sends no request. */
 Test(shim_target, weakened_fact_fails_the_peers_flushes)
 {
 	char path[] = "/tmp/test_shim_target.XXXXXX";
-	struct ibv_wc wc = {.status = IBV_WC_SUCCESS};
 	struct rpmem_mr *others[20]; /* more than the agent's buffers */
+	enum ibv_wc_status status, expected;
 	struct rp_desc d;
 	int fd = mkstemp(path);
 
@@ -353,32 +426,63 @@ Test(shim_target, weakened_fact_fails_the_peers_flushes)
 		source_write(path, "memory_controller and caches\n");
 		dev.source = path;
 		set_facts(native);
-		for (int i = 0; i < 20; i++)
+		for (int i = 0; !native && i < 20; i++)
 			others[i] = rpmem_reg_mr(dev_pd(), dev.pmem, DEV_BYTES,
 						 (int)(OPEN | PERSISTENT));
+		for (enum peer k = 0; k < PEER_MAX; k++) {
+			peer_open(k, native);
+			cr_assert_eq(pair_flush(&peers[k], 1, 0, 64), 0);
+			pair_expect_next(&peers[k], 1, IBV_WC_SUCCESS,
+					 RPMEM_WC_FLUSH);
+		}
+		no_side_num = peers[PEER_NO_SIDE].b.qp->qp_num;
+		dev.at_flush = at_flush;
+		dev.facts.domain = RP_DOMAIN_UNKNOWN;
+		source_write(path, "nothing\n");
+		for (enum peer k = 0; k < PEER_MAX; k++) {
+			expected =
+				k == PEER_SIDE || (k == PEER_FORCED && !native)
+					? IBV_WC_REM_ACCESS_ERR
+					: IBV_WC_RETRY_EXC_ERR;
+			status = flush_until_failure(&peers[k]);
+			cr_assert_eq(status, expected, "peer %d: %d", k,
+				     status);
+			cr_assert_eq(pair_flush(&peers[k], 3, 0, 64), ENOTCONN);
+		}
+		/* Descriptors made from now on have the weaker facts. */
+		cr_assert_eq(rpmem_export_mr(peers[PEER_NO_SIDE].mr,
+					     peers[PEER_SIDE].b.sqp, &p.desc),
+			     0);
+		cr_assert_eq(rp_desc_get(p.desc.bytes, &d), 0);
+		cr_assert_eq(d.domain, RP_DOMAIN_UNKNOWN);
+		for (enum peer k = 0; k < PEER_MAX; k++)
+			pair_close(&peers[k]);
+		for (int i = 0; !native && i < 20; i++)
+			cr_assert_eq(rpmem_dereg_mr(others[i]), 0);
+		/* The flush of volatile caches covers all that succeeded. */
+		cr_assert_eq(nearly, 0u);
+		dev.at_flush = NULL;
+	}
+	cr_assert_gt(nflushes, 0u);
+	unlink(path);
+}
+
+/* A peer that hears of no weakening any more cannot flush any more. */
+Test(shim_target, loss_of_the_side_fails_flushes_without_request)
+{
+	struct ibv_qp_attr err = {.qp_state = IBV_QPS_ERR};
+
+	for (int native = 0; native < 2; native++) {
 		open_without_agent(native);
 		cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
 		pair_expect_next(&p, 1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
-		dev.facts.domain = RP_DOMAIN_UNKNOWN;
-		source_write(path, "nothing\n");
-		do {
-			cr_assert_eq(pair_flush(&p, 2, 0, 64), 0);
-			while (!rpmem_poll_cq(p.a.scq, 1, &wc))
-				;
-			usleep(20000); /* the device logs 1024 requests only */
-			cr_assert_eq(wc.wr_id, 2u);
-		} while (wc.status == IBV_WC_SUCCESS);
-		cr_assert_eq(wc.status, IBV_WC_REM_ACCESS_ERR);
+		ibv_modify_qp(dev_qp_by_number(p.sa.initiator), &err,
+			      IBV_QP_STATE);
+		cr_assert_eq(pair_flush(&p, 2, 0, 64), 0);
+		pair_expect_next(&p, 2, IBV_WC_RETRY_EXC_ERR, 0);
 		cr_assert_eq(pair_flush(&p, 3, 0, 64), ENOTCONN);
-		/* Descriptors made from now on have the weaker facts. */
-		cr_assert_eq(rpmem_export_mr(p.mr, p.b.sqp, &p.desc), 0);
-		cr_assert_eq(rp_desc_get(p.desc.bytes, &d), 0);
-		cr_assert_eq(d.domain, RP_DOMAIN_UNKNOWN);
 		pair_close(&p);
-		for (int i = 0; i < 20; i++)
-			cr_assert_eq(rpmem_dereg_mr(others[i]), 0);
 	}
-	unlink(path);
 }
 
 static void say_weakened(uint64_t key)

@@ -298,9 +298,12 @@ bool rp_agent_job_must_wait(const struct rp_job *job)
 
 bool rp_agent_facts_progress(struct rp_agent *a, uint64_t now)
 {
-	bool any = (a->review || review_is_due(a, now)) && review_regions(a);
 	struct rp_region *r, *tmp;
+	bool any = false;
 
+	/* The shim reports weakenings before a flush of the whole region. */
+	if (a->review || review_is_due(a, now))
+		return review_regions(a);
 	TAILQ_FOREACH_SAFE(r, &a->flushing_all, link, tmp)
 	any |= flush_next_chunk(a, r);
 	return any;

@@ -193,6 +193,7 @@ RP_PUBLIC int rpmem_detach_qp(struct rpmem_qp *qp)
 
 	if (ret)
 		return ret;
+	rp_pd_unwatch(q);
 	rp_qp_fini(q);
 	rp_side_close(p);
 	free(p->wrs);

@@ -83,11 +83,8 @@ struct rp_slot *rp_slot_new(struct rp_qp *q,
 	pthread_mutex_lock(&cq->lock);
 	if (!request || rp_defer_reserve(cq, 1))
 		s = rp_slot_alloc(cq, q);
-	if (s) {
+	if (s)
 		s->key = key;
-		if (rp_defer_weakened(q, key))
-			s->forced_status = IBV_WC_REM_ACCESS_ERR;
-	}
 	if (s && request) {
 		s->deferred = rp_defer_get(cq);
 		s->deferred->item = *request;
@@ -141,6 +138,8 @@ bool rp_slot_convert_wc(struct rp_slot *s, struct ibv_wc *wc)
 	if (!s->q)
 		return false;
 	wc->wr_id = s->wr_id;
+	if (s->forced_status == IBV_WC_SUCCESS)
+		s->forced_status = rp_defer_status(s->q, s->key);
 	if (s->forced_status != IBV_WC_SUCCESS)
 		force_failure(s, wc);
 	if (wc->status != IBV_WC_SUCCESS && s->flush) {

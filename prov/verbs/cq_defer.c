@@ -120,42 +120,45 @@ static void send_requests(struct rp_qp *q)
 
 /* --- regions that have weakened --- */
 
-bool rp_defer_weakened(const struct rp_qp *q, uint64_t key)
+static bool is_weakened(const struct rp_side_end *k, uint64_t key)
 {
-	const struct rp_side_end *k = q->side;
-
-	if (!k || !key)
-		return false;
 	for (unsigned int i = 0; i < k->nweakened; i++)
 		if (k->weakened[i] == key)
 			return true;
 	return k->nweakened == RP_SIDE_WEAKENED;
 }
 
+enum ibv_wc_status rp_defer_status(const struct rp_qp *q, uint64_t key)
+{
+	if (!q->side || !key)
+		return IBV_WC_SUCCESS;
+	if (is_weakened(q->side, key))
+		return IBV_WC_REM_ACCESS_ERR;
+	/* Later weakenings stay unreported. */
+	if (q->side->deferred.state == RP_DEFERRED_CLOSED)
+		return IBV_WC_RETRY_EXC_ERR;
+	return IBV_WC_SUCCESS;
+}
+
 /* A region weakened: fail its flushes from now on, except by the agent. */
 static bool receive_weakening(struct rp_qp *q, uint64_t key, const void *msg,
 			      const struct rp_wire_hdr *hdr)
 {
-	struct rpmem_cq *cq = q->cq;
 	struct rp_deferred_op *op;
 	struct rp_wire_info m;
 
 	if (rp_wire_get_info(msg, hdr, &m) || m.status == RP_ST_OK)
 		return false;
-	if (rp_defer_weakened(q, key))
+	if (is_weakened(q->side, key))
 		return true;
 	q->side->weakened[q->side->nweakened++] = key;
 	rp_log(RP_LOG_WARN,
 	       "queue pair %u: a region of the peer has weakened: %s; its "
 	       "flushes fail; connect again and import the region again",
 	       q->pub.qp->qp_num, m.why);
-	for (size_t i = 0; i < cq->nslots; i++)
-		if (cq->slots[i].q == q &&
-		    rp_defer_weakened(q, cq->slots[i].key))
-			cq->slots[i].forced_status = IBV_WC_REM_ACCESS_ERR;
 	STAILQ_FOREACH (op, &q->side->deferred.ops, link)
 		if (op->kind == RP_DEFERRED_PLAIN &&
-		    rp_defer_weakened(q, op->key)) {
+		    rp_defer_status(q, op->key) == IBV_WC_REM_ACCESS_ERR) {
 			op->outcome = RP_DEFERRED_REFUSED;
 			op->status = RP_ST_CLASS;
 		}

@@ -13,7 +13,8 @@ struct shim_mr {
 	unsigned int access;   /* RP_DESC_* that were requested */
 	unsigned int native;   /* RP_DESC_* that the device can do */
 	uint64_t addr, length; /* range known to the device */
-	struct rp_pd *dom;     /* its agent serves the region; or NULL */
+	struct rp_pd *dom;     /* its agent watches the region; or NULL */
+	bool served;	       /* and flushes it for peers */
 	struct rp_region region;
 };
 
@@ -72,8 +73,8 @@ static int check_facts(struct shim_mr *m, const char *why)
 }
 
 /*
- * Add the region to the agent, for peers without a cheaper method. A region
- * that the agent cannot flush is no error: peers may have another method.
+ * Add the region to the agent, for peers without a cheaper method. Where the
+ * operator forbids the agent's method, the agent only watches the facts.
  */
 static int region_serve(struct shim_mr *m, struct ibv_pd *pd, const char *why)
 {
@@ -90,7 +91,9 @@ static int region_serve(struct shim_mr *m, struct ibv_pd *pd, const char *why)
 	r->facts = m->facts;
 	r->facts.agent = true;
 	r->facts.native = RP_NO;
-	if (rp_region_choose(r, getenv("FI_OFI_RPMEM_METHOD"), obstacle))
+	m->served =
+		!rp_region_choose(r, getenv("FI_OFI_RPMEM_METHOD"), obstacle);
+	if (!m->served && rp_region_choose(r, NULL, obstacle))
 		return 0;
 	snprintf(r->why, sizeof(r->why), "%s", why);
 	ret = rp_pd_get(pd, &m->dom);
@@ -183,9 +186,12 @@ RP_PUBLIC int rpmem_export_mr(struct rpmem_mr *mr, struct rpmem_qp *qp,
 			      struct rpmem_mr_desc *desc)
 {
 	const struct shim_mr *m = (const struct shim_mr *)mr;
-	const struct rp_facts f =
-		m->dom ? rp_pd_facts(m->dom, &m->region) : m->facts;
 	struct rp_qp *q = rp_qp_of(qp);
+	/* Without side connection the agent gets no requests. */
+	const uint64_t key = m->served && q->dom == m->dom ? m->region.key : 0;
+	struct rp_facts f = m->facts;
+	int ret = m->dom ? rp_pd_facts(m->dom, &m->region, key ? NULL : q, &f)
+			 : 0;
 	struct rp_desc d = {
 		.addr = m->addr,
 		.length = m->length,
@@ -198,13 +204,12 @@ RP_PUBLIC int rpmem_export_mr(struct rpmem_mr *mr, struct rpmem_qp *qp,
 		.fs_trusted = f.fs_trusted,
 		.limit = f.limit,
 		.region = (uint16_t)m->access,
-		/* Without side connection the agent gets no requests. */
-		.key = q->dom && q->dom == m->dom ? m->region.key : 0,
+		.key = key,
 	};
 	unsigned int here;
 	struct rp_qp_state end;
-	int ret = q->ops->query(q, &end);
 
+	ret = ret ?: q->ops->query(q, &end);
 	if (ret)
 		return ret;
 	if (end.state == IBV_QPS_RESET || end.state == IBV_QPS_ERR)

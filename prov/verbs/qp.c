@@ -17,6 +17,7 @@ int rp_qp_init(struct rp_qp *q, struct ibv_qp *qp, struct rpmem_cq *cq,
 	q->pub.qp = qp;
 	q->ops = ops;
 	q->cq = cq;
+	q->since = UINT64_MAX;
 	atomic_init(&q->lost, false);
 	pthread_mutex_lock(&cq->lock);
 	LIST_INSERT_HEAD(&cq->qps, q, link);

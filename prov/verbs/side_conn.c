@@ -238,7 +238,7 @@ static int side_open(struct rp_qp *q)
 	if (q->access & RPMEM_ACCESS_FLUSH_PERSISTENT) {
 		ret = rp_pd_get(pd, &p->dom);
 		if (!ret)
-			ret = rp_target_new(p->dom, &p->target);
+			ret = rp_target_new(p->dom, q, &p->target);
 	}
 	if (!ret)
 		ret = initiator_open(p, pd, q->cq->base);

@@ -88,12 +88,17 @@ static int channel_post(struct rp_channel *c, struct rp_channel_op *ops[],
 	return i;
 }
 
-static void channel_close(struct rp_channel *c)
+/* Peers that flush without requests may lack INFO: fail their queue pair. */
+static void mark_down(struct rp_target *s)
 {
-	struct rp_target *s = target_of(c);
-
 	s->state = TARGET_CLOSED;
 	s->up = false;
+	rp_pd_fail_watcher(s->dom, s->q);
+}
+
+static void channel_close(struct rp_channel *c)
+{
+	mark_down(target_of(c));
 }
 
 static const struct rp_channel_ops channel_ops = {
@@ -165,8 +170,7 @@ void rp_target_disconnect(struct rp_target *s)
 
 	if (s->state == TARGET_REQUESTED)
 		rp_agent_conn_request_gone(s->dom->agent, s);
-	s->state = TARGET_CLOSED;
-	s->up = false;
+	mark_down(s);
 	if (open)
 		s->c.events->lost(s->c.owner, ECONNRESET, NULL, 0);
 }
@@ -278,6 +282,8 @@ bool rp_target_send_weakenings(struct rp_target *s)
 			rp_target_disconnect(s);
 		s->weakenings = n;
 	}
+	if (!s->up)
+		rp_pd_fail_watcher(s->dom, s->q);
 	return true;
 }
 
@@ -298,7 +304,7 @@ static void ring_open(struct rp_target *s)
 #endif
 }
 
-int rp_target_new(struct rp_pd *dom, struct rp_target **out)
+int rp_target_new(struct rp_pd *dom, struct rp_qp *q, struct rp_target **out)
 {
 	struct rp_target *s = calloc(1, sizeof(*s));
 	int ret;
@@ -306,6 +312,7 @@ int rp_target_new(struct rp_pd *dom, struct rp_target **out)
 	if (!s)
 		return ENOMEM;
 	s->dom = dom;
+	s->q = q;
 	s->tx_free = (1u << SENDS) - 1;
 	s->mr = ibv_reg_mr(dom->pd, s, sizeof(*s), IBV_ACCESS_LOCAL_WRITE);
 	if (s->mr)
@@ -354,6 +361,8 @@ int rp_target_connect(struct rp_target *s, const struct rp_route *route,
 	/* Skip earlier weakenings: later descriptors take them into account. */
 	s->weakenings = UINT64_MAX;
 	rp_agent_next_weakened(dom->agent, &s->weakenings);
+	if (s->q->since == UINT64_MAX)
+		s->q->since = s->weakenings;
 	s->replies = peer->replies;
 	s->replies_rkey = peer->replies_rkey;
 	/* A message may arrive before rp_side_to_rts() returns. */
@@ -372,6 +381,7 @@ void rp_target_delete(struct rp_target *s)
 
 	/* With dom->lock all events are acked: ibv_destroy_cq() returns. */
 	rp_pd_lock(dom);
+	s->q = NULL;
 	rp_target_disconnect(s);
 	rp_target_park(s);
 	LIST_REMOVE(s, link);

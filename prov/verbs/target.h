@@ -18,8 +18,14 @@ void rp_pd_put(struct rp_pd *dom);
  */
 int rp_pd_add(struct rp_pd *dom, struct rp_region *r);
 void rp_pd_del(struct rp_pd *dom, struct rp_region *r);
-/* Get the current facts of an added region; they may have weakened. */
-struct rp_facts rp_pd_facts(struct rp_pd *dom, const struct rp_region *r);
+/*
+ * Get the current facts of an added region; they may have weakened. q: fails
+ * when a region weakens later, until rp_pd_unwatch(), because its peer gets no
+ * message; or NULL. 0, or a positive errno.
+ */
+int rp_pd_facts(struct rp_pd *dom, const struct rp_region *r, struct rp_qp *q,
+		struct rp_facts *facts);
+void rp_pd_unwatch(struct rp_qp *q);
 
 /* params.c: determine the facts of registered memory. 0 or -errno. */
 int rp_device_facts(struct ibv_pd *pd, void *addr, size_t length,
@@ -34,7 +40,7 @@ struct rp_route {
 	uint32_t psn, peer_psn;
 };
 struct rp_target;
-int rp_target_new(struct rp_pd *dom, struct rp_target **out);
+int rp_target_new(struct rp_pd *dom, struct rp_qp *q, struct rp_target **out);
 /* Fill *side, for the peer: number of the side queue pair, and its ring. */
 void rp_target_export(const struct rp_target *s, struct rp_side_addr *side);
 int rp_target_connect(struct rp_target *s, const struct rp_route *route,

@@ -32,6 +32,7 @@ struct rp_pd {
 	/* Peers whose completion queues are polled, not armed. */
 	LIST_HEAD(, rp_target) polled;
 	LIST_HEAD(, rp_target) targets; /* all peers */
+	LIST_HEAD(, rp_qp) watchers;	/* see rp_pd_facts() */
 	uint64_t weakenings;		/* last one that every peer has got */
 	struct rp_spin spin;
 	uint64_t spin_ns;
@@ -43,6 +44,7 @@ struct rp_pd {
 struct rp_target {
 	struct rp_channel c; /* first member: the agent's handle */
 	struct rp_pd *dom;
+	struct rp_qp *q; /* the program's queue pair */
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
 	struct ibv_mr *mr; /* covers this struct */
@@ -88,6 +90,8 @@ bool rp_target_poll_cq(struct rp_target *s);
 bool rp_target_poll_ring(struct rp_target *s);
 /* Send a POLLING or IDLE message. False: no send buffer is free. */
 bool rp_target_signal(struct rp_target *s, enum rp_msg_type type);
+/* Fail q if a region has weakened since its peer got the facts. */
+void rp_pd_fail_watcher(const struct rp_pd *dom, struct rp_qp *q);
 /* Send an INFO message per weakening. False: no send buffer is free. */
 bool rp_target_send_weakenings(struct rp_target *s);
 void rp_target_disconnect(struct rp_target *s);

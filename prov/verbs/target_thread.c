@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "core/log.h"
 #include "verbs/target_priv.h"
 
 #define NS_PER_MS 1000000ull
@@ -63,16 +64,33 @@ static void announce_polling(struct rp_pd *dom)
 			s->polling = rp_target_signal(s, RP_MSG_POLLING);
 }
 
+void rp_pd_fail_watcher(const struct rp_pd *dom, struct rp_qp *q)
+{
+	uint64_t n = q ? q->since : UINT64_MAX;
+
+	if (!rp_agent_next_weakened(dom->agent, &n))
+		return;
+	q->since = UINT64_MAX;
+	rp_log(RP_LOG_WARN,
+	       "queue pair %u fails: a region has weakened, and no side "
+	       "connection informs the peer; connect it again",
+	       q->pub.qp->qp_num);
+	q->ops->fail(q);
+}
+
 /* Send INFO to all peers; one without a free buffer gets the rest later. */
 static void announce_weakenings(struct rp_pd *dom)
 {
 	uint64_t last = UINT64_MAX;
 	struct rp_target *s;
+	struct rp_qp *q;
 	bool all = true;
 
 	rp_agent_next_weakened(dom->agent, &last);
 	if (dom->weakenings == last)
 		return;
+	LIST_FOREACH (q, &dom->watchers, watcher)
+		rp_pd_fail_watcher(dom, q);
 	LIST_FOREACH (s, &dom->targets, link)
 		all &= rp_target_send_weakenings(s);
 	if (all)
@@ -162,9 +180,10 @@ static void *run_thread(void *arg)
 		paid = dom->spin.until;
 		dom->has_message = false;
 		came = poll_peers(dom);
-		while (rp_agent_progress(dom->agent))
-			;
-		announce_weakenings(dom);
+		/* After a review, before the flush of weakened regions. */
+		do
+			announce_weakenings(dom);
+		while (rp_agent_progress(dom->agent));
 		if (dom->has_message && paid)
 			announce_polling(dom);
 		if (keep_polling(dom, came, polls)) {
@@ -305,14 +324,39 @@ int rp_pd_add(struct rp_pd *dom, struct rp_region *r)
 	return -ret;
 }
 
-struct rp_facts rp_pd_facts(struct rp_pd *dom, const struct rp_region *r)
+int rp_pd_facts(struct rp_pd *dom, const struct rp_region *r, struct rp_qp *q,
+		struct rp_facts *facts)
 {
-	struct rp_facts f;
+	int ret = q ? rp_pd_get(dom->pd, &dom) : 0;
+	struct rp_pd *again = NULL;
 
+	if (ret)
+		return ret;
 	rp_pd_lock(dom);
-	f = r->facts;
+	*facts = r->facts;
+	if (q) {
+		again = q->watched;
+		if (!again)
+			LIST_INSERT_HEAD(&dom->watchers, q, watcher);
+		q->watched = dom;
+		if (q->since == UINT64_MAX)
+			rp_agent_next_weakened(dom->agent, &q->since);
+		ret = rp_pd_start(dom);
+	}
 	pthread_mutex_unlock(&dom->lock);
-	return f;
+	if (again)
+		rp_pd_put(again);
+	return ret;
+}
+
+void rp_pd_unwatch(struct rp_qp *q)
+{
+	if (!q->watched)
+		return;
+	rp_pd_lock(q->watched);
+	LIST_REMOVE(q, watcher);
+	pthread_mutex_unlock(&q->watched->lock);
+	rp_pd_put(q->watched);
 }
 
 void rp_pd_del(struct rp_pd *dom, struct rp_region *r)
