@@ -179,6 +179,14 @@ int rpmem_rpc_call(struct rpmem_rpc *rpc, const void *buf, size_t len,
 int rpmem_rpc_earlier(struct rpmem_rpc *rpc, uint64_t *sequence, void *reply,
 		      size_t *len, int timeout_ms);
 
+/* How a call becomes durable; rpmem_rpc(3) describes the variants. */
+enum rpmem_rpc_variant {
+	RPMEM_RPC_WFLUSH = 1,	/* the client flushes its RDMA write */
+	RPMEM_RPC_S_RFLUSH = 2, /* the request has the call; the server flushes
+				 * it */
+	RPMEM_RPC_W_RFLUSH = 3, /* the server flushes an RDMA write */
+};
+
 struct rpmem_rpc_info {
 	size_t size; /* in: sizeof(struct rpmem_rpc_info) */
 	unsigned char id[RPMEM_RPC_ID];
@@ -189,6 +197,9 @@ struct rpmem_rpc_info {
 	uint64_t peeks;	      /* replies read out of the server's memory */
 	enum rpmem_pool_class reached;
 	const char *method; /* a name of fi_rpmem(7) */
+	/* Variants of calls of up to variant_max bytes, and of longer ones. */
+	enum rpmem_rpc_variant variant, variant_long;
+	uint64_t variant_max;
 };
 int rpmem_rpc_query(struct rpmem_rpc *rpc, struct rpmem_rpc_info *info);
 

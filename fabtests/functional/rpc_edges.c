@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -212,6 +213,7 @@ static int method(const char *path, const char *expected, const char *secret,
 		.required = RPMEM_POOL_NONE,
 		.secret_file = other,
 	};
+	const bool by_agent = !strncmp(expected, "agent", 5);
 	struct rpmem_rpc_info info = {.size = sizeof(info)};
 	struct rpmem_rpc *rpc;
 	char where[64];
@@ -227,6 +229,13 @@ static int method(const char *path, const char *expected, const char *secret,
 		check(rpmem_rpc_query(rpc, &info) == 0 &&
 			      !strcmp(info.method, expected),
 		      info.method ? info.method : "query");
+		check(info.variant_max == (by_agent ? 4032 : 0) &&
+			      info.variant == (by_agent ? RPMEM_RPC_S_RFLUSH
+							: RPMEM_RPC_WFLUSH) &&
+			      info.variant_long == (by_agent
+							    ? RPMEM_RPC_W_RFLUSH
+							    : RPMEM_RPC_WFLUSH),
+		      "variants");
 		call_all(rpc);
 		rpmem_rpc_close(rpc, 1);
 	}

@@ -64,7 +64,7 @@ int rpmem_pool_open(struct rpmem_pool **pool, const char *where,
 int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info)
 {
 	info->length = rig.length;
-	info->method = "agent-clwb";
+	info->method = rig.method ? rig.method : "agent-clwb";
 	info->reconnects = rig.reconnects;
 	return 0;
 }

@@ -33,6 +33,7 @@ struct rig {
 	unsigned int nflushes;
 	struct rpmem_rpc_server *srv;
 	uint64_t reconnects;
+	const char *method;	  /* method of the pool; NULL: agent-clwb */
 	int waited_ms;		  /* ms that the client has waited in all */
 	uint64_t end_of_accesses; /* end of the last range that was read or
 				     flushed */

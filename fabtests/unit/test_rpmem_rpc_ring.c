@@ -4,7 +4,9 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <xxhash.h>
@@ -261,4 +263,58 @@ Test(rpmem_rpc_ring, refused_attribute_is_named)
 	cr_assert_eq(rpmem_rpc_connect(&c, "h:p", &attr), -EINVAL);
 	cr_assert(strstr(rpmem_rpc_error(), "attr->id is all zeros; give"),
 		  "%s", rpmem_rpc_error());
+}
+
+/* The variants follow from the pool's method and FI_OFI_RPMEM_INLINE. */
+Test(rpmem_rpc_ring, query_names_the_variants_of_short_and_long_calls)
+{
+	static const struct {
+		const char *method, *inline_max;
+		enum rpmem_rpc_variant variant, variant_long;
+		uint64_t max;
+	} rows[] = {
+		{"fence", NULL, RPMEM_RPC_WFLUSH, RPMEM_RPC_WFLUSH, 0},
+		{"native", "4096", RPMEM_RPC_WFLUSH, RPMEM_RPC_WFLUSH, 0},
+		{"delivery", NULL, RPMEM_RPC_WFLUSH, RPMEM_RPC_WFLUSH, 0},
+		{"agent-clwb", NULL, RPMEM_RPC_S_RFLUSH, RPMEM_RPC_W_RFLUSH,
+		 4032},
+		{"agent-msync", "9999", RPMEM_RPC_S_RFLUSH, RPMEM_RPC_W_RFLUSH,
+		 4032},
+		{"agent-sfence", "0x100", RPMEM_RPC_S_RFLUSH,
+		 RPMEM_RPC_W_RFLUSH, 192},
+		{"agent-clwb", "64", RPMEM_RPC_S_RFLUSH, RPMEM_RPC_W_RFLUSH, 0},
+		{"agent-clwb", "63", RPMEM_RPC_W_RFLUSH, RPMEM_RPC_W_RFLUSH, 0},
+		{"agent-clwb", "0", RPMEM_RPC_W_RFLUSH, RPMEM_RPC_W_RFLUSH, 0},
+	};
+	const size_t first = offsetof(struct rpmem_rpc_info, variant);
+
+	rig.rnd = seeded_start();
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct rpmem_rpc_info info = {.size = sizeof(info)};
+		struct rpmem_rpc *client;
+
+		if (rows[i].inline_max)
+			setenv("FI_OFI_RPMEM_INLINE", rows[i].inline_max, 1);
+		else
+			unsetenv("FI_OFI_RPMEM_INLINE");
+		rig_init(32768);
+		rig.method = rows[i].method;
+		cr_assert_eq(rpmem_rpc_connect(&client, "h:p", NULL), 0);
+		cr_assert_eq(rpmem_rpc_query(client, &info), 0);
+		cr_assert_eq(info.variant, rows[i].variant, "row %zu", i);
+		cr_assert_eq(info.variant_long, rows[i].variant_long, "row %zu",
+			     i);
+		cr_assert_eq(info.variant_max, rows[i].max, "row %zu", i);
+		/* The struct had no variants at first. */
+		memset(&info, 0x5a, sizeof(info));
+		info.size = first;
+		cr_assert_eq(rpmem_rpc_query(client, &info), 0);
+		cr_assert_eq(info.ring, 32768);
+		for (size_t b = first; b < sizeof(info); b++)
+			cr_assert_eq(((unsigned char *)&info)[b], 0x5a);
+		info.size = first - 1;
+		cr_assert_eq(rpmem_rpc_query(client, &info), -EINVAL);
+		rig_drop_client(client);
+		rig_fini();
+	}
 }

@@ -702,12 +702,32 @@ int rpmem_rpc_earlier(struct rpmem_rpc *c, uint64_t *sequence, void *reply,
 	return ret;
 }
 
+/*
+ * Set the variants by the method. Without an agent the initiator makes its
+ * write durable; a request to an agent contains a write of up to c->inline_max
+ * bytes.
+ */
+static void set_variants(const struct rpmem_rpc *c, struct rpmem_rpc_info *info)
+{
+	info->variant = info->variant_long = rpc_is_by_agent(info->method)
+						     ? RPMEM_RPC_W_RFLUSH
+						     : RPMEM_RPC_WFLUSH;
+	info->variant_max = 0;
+	if (info->variant == RPMEM_RPC_WFLUSH || c->inline_max < RPC_HEADER)
+		return;
+	info->variant = RPMEM_RPC_S_RFLUSH;
+	info->variant_max = c->inline_max - RPC_HEADER;
+}
+
 int rpmem_rpc_query(struct rpmem_rpc *c, struct rpmem_rpc_info *info)
 {
 	struct rpmem_pool_info pool = {.size = sizeof(pool)};
 	int ret;
 
-	if (!c || !info || info->size != sizeof(*info))
+	/* An older program was compiled with a struct without variants. */
+	if (!c || !info ||
+	    (info->size != sizeof(*info) &&
+	     info->size != offsetof(struct rpmem_rpc_info, variant)))
 		return rpc_error(-EINVAL, "rpmem_rpc_query() needs a client; "
 					  "set info->size to sizeof(struct "
 					  "rpmem_rpc_info)");
@@ -726,5 +746,7 @@ int rpmem_rpc_query(struct rpmem_rpc *c, struct rpmem_rpc_info *info)
 	info->reached = pool.reached;
 	info->method = pool.method;
 	pthread_mutex_unlock(&c->lock);
+	if (info->size == sizeof(*info))
+		set_variants(c, info);
 	return 0;
 }

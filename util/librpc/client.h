@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <string.h>
 #include <sys/queue.h>
 
 #include "librpc/rpc.h"
@@ -36,6 +37,7 @@ struct rpmem_rpc {
 	unsigned int slot;
 	bool doorbell;	/* writes bypass the server's CPU: send doorbells */
 	uint64_t limit; /* most bytes of the ring in use */
+	uint64_t inline_max; /* longest write that travels inside a request */
 	int timeout_ms;
 
 	pthread_mutex_t lock;	   /* guards all below */
@@ -79,6 +81,12 @@ struct rpmem_rpc {
 	int failed;
 	char failure[RP_ERR_LEN];
 };
+
+/* Does the server's CPU make writes durable by this method of the pool? */
+static inline bool rpc_is_by_agent(const char *method)
+{
+	return !strncmp(method, "agent", 5);
+}
 
 static inline struct sent *rpc_sent(const struct rpmem_rpc *c, uint64_t n)
 {

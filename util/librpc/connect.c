@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "core/wire.h"
 #include "util/text.h"
 #include "librpc/client.h"
 
@@ -180,7 +181,7 @@ static int read_ring(struct rpmem_rpc *c, bool keep)
 		free(bytes);
 		return ret;
 	}
-	c->doorbell = strncmp(info.method, "agent", 5) != 0;
+	c->doorbell = !rpc_is_by_agent(info.method);
 	c->mask = 1;
 	while (c->mask < c->super.ring / rpc_entry_size(0, 0))
 		c->mask *= 2;
@@ -319,6 +320,16 @@ static int parse_attr(const struct rpmem_rpc_attr *attr,
 	return 0;
 }
 
+/* The provider has read this parameter and limited it in the same way. */
+static uint64_t inline_max(void)
+{
+	const char *value = getenv("FI_OFI_RPMEM_INLINE");
+	const uint64_t most =
+		value ? strtoull(value, NULL, 0) : RP_WIRE_MAX_STORE;
+
+	return most < RP_WIRE_MAX_STORE ? most : RP_WIRE_MAX_STORE;
+}
+
 /* Write this process's superblock to the slot, by which the server knows it. */
 static int take_slot(struct rpmem_rpc *c, const struct rpmem_rpc_attr *a,
 		     const unsigned char *id)
@@ -334,6 +345,7 @@ static int take_slot(struct rpmem_rpc *c, const struct rpmem_rpc_attr *a,
 	if (getrandom(&s->token, sizeof(s->token), 0) != sizeof(s->token))
 		return rpc_error(-EIO, "no random bytes");
 	c->limit = s->ring / 100 * a->threshold;
+	c->inline_max = inline_max();
 	return rpc_super_write(c);
 }
 
