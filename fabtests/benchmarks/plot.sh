@@ -128,41 +128,39 @@ join_rpc()
 # are there: NAME WHERE VALUE RELATION LIMIT met|missed.
 wanted()
 {
-	for at in memory file; do
-		tables=
-		for job in log rpc; do
-			[ ! -s "$out/$job-$at.txt" ] || tables="$tables $out/$job-$at.txt"
-		done
-		[ -n "$tables" ] || continue
-		# shellcheck disable=SC2086 # a list
-		awk -v at=$at '
-			function bar(name, value, relation, limit)
-			{
-				value += 0
-				met = relation == "<=" ? value <= limit : value >= limit
-				printf "%-40s %-7s %6.3f %s %s %s\n", name, at, value, relation,
-					limit, met ? "met" : "missed"
-			}
-			/^append \/ durable write / { bar("log_append_64B_vs_durable_write", $NF, "<=", 1.05) }
-			/^append \/ two commits / { bar("log_append_vs_two_commits", $NF, "<=", 0.55) }
-			/^pipelined \/ awaited / { bar("log_64_pipelined_vs_awaited", $NF, "<=", 0.15) }
-			/^16 appenders \/ 16 writers / {
-				bar("log_16_appenders_throughput", $7 + 0, ">=", 1.39)
-				bar("log_16_appenders_latency", $NF, "<=", 0.47)
-			}
-			/^append 8 KiB \/ local file / { bar("log_append_8KiB_vs_local_file", $NF, "<=", 0.125) }
-			FILENAME ~ /rpc-/ && $1 ~ /^[0-9]+$/ {
-				bar("rpc_" $1 "B_" $2 "us_throughput", $5, ">=", $2 ? 1.58 : 1.0)
-			}' $tables
+	tables=
+	for table in log-memory rpc-memory log-file rpc-file ycsb recovery; do
+		[ ! -s "$out/$table.txt" ] || tables="$tables $table.txt"
 	done
-	[ ! -s "$out/ycsb.txt" ] || awk '$1 == "A" || $1 == "E" {
-		printf "%-40s %-7s %6.3f <= 0.6 %s\n", "ycsb_" $1 "_latency", "folder", $4,
-			$4 <= 0.6 ? "met" : "missed"
-	}' "$out/ycsb.txt"
-	[ ! -s "$out/recovery.txt" ] || awk '/^[0-9]/ {
-		printf "%-40s %-7s %6.3f < 1 %s\n", "recovery_" $1 "_" $2, "folder", $NF,
-			$NF < 1 ? "met" : "missed"
-	}' "$out/recovery.txt"
+	[ -n "$tables" ] || return 0
+	# shellcheck disable=SC2086 # a list
+	(cd "$out" && awk '
+		function bar(name, value, relation, limit)
+		{
+			value += 0
+			met = value == limit ? relation != "<" : (value < limit) == (relation != ">=")
+			printf "%-40s %-7s %6.3f %s %s %s\n", name, where, value, relation,
+				limit, met ? "met" : "missed"
+		}
+		FNR == 1 {
+			table = where = FILENAME
+			sub(/[-.].*/, "", table)
+			if (!sub(/^.*-/, "", where) || !sub(/\.txt$/, "", where))
+				where = "folder"
+		}
+		/^append \/ durable write / { bar("log_append_64B_vs_durable_write", $NF, "<=", 1.05) }
+		/^append \/ two commits / { bar("log_append_vs_two_commits", $NF, "<=", 0.55) }
+		/^pipelined \/ awaited / { bar("log_64_pipelined_vs_awaited", $NF, "<=", 0.15) }
+		/^16 appenders \/ 16 writers / {
+			bar("log_16_appenders_throughput", $7, ">=", 1.39)
+			bar("log_16_appenders_latency", $NF, "<=", 0.47)
+		}
+		/^append 8 KiB \/ local file / { bar("log_append_8KiB_vs_local_file", $NF, "<=", 0.125) }
+		table == "rpc" && $1 ~ /^[0-9]+$/ {
+			bar("rpc_" $1 "B_" $2 "us_throughput", $5, ">=", $2 ? 1.58 : 1.0)
+		}
+		table == "ycsb" && ($1 == "A" || $1 == "E") { bar("ycsb_" $1 "_latency", $4, "<=", 0.6) }
+		table == "recovery" && /^[0-9]/ { bar("recovery_" $1 "_" $2, $NF, "<", 1) }' $tables)
 }
 
 for job; do
