@@ -129,10 +129,22 @@ static bool weakens(const struct verdict_cell *c,
 	return why == CRASH_WEAKENS;
 }
 
-static void collect_workers(void)
+/* Has the pair a variant that the options run? */
+static bool is_run(const struct verdict_cell *c, const struct verdict_method *m,
+		   bool forbidden)
 {
 	struct crash_cell any;
 
+	/* weakens() looks among the variants of --connected itself. */
+	if (crash_opt.weaken)
+		return !forbidden && weakens(c, m);
+	return !crash_opt.conn ||
+	       crash_pair_variant(&(struct crash_pair){c, m, forbidden}, 0,
+				  &any);
+}
+
+static void collect_workers(void)
+{
 	for (size_t i = 0; i < verdicts.n; i++)
 		for (size_t k = 0; k < verdicts.cells[i].n; k++) {
 			const struct verdict_cell *c = &verdicts.cells[i];
@@ -158,12 +170,7 @@ static void collect_workers(void)
 			     strcmp(crash_opt.cell, c->name)) ||
 			    (crash_opt.method &&
 			     strcmp(crash_opt.method, m->name)) ||
-			    (crash_opt.weaken &&
-			     (forbidden || !weakens(c, m))) ||
-			    (crash_opt.conn &&
-			     !crash_pair_variant(
-				     &(struct crash_pair){c, m, forbidden}, 0,
-				     &any)))
+			    !is_run(c, m, forbidden))
 				continue;
 			pairs = realloc(pairs, (npairs + 1) * sizeof(*pairs));
 			if (!pairs)
