@@ -6,6 +6,9 @@
  *   create LAYOUT
  *   append  append endlessly after the last entry; print "acked N"
  *   follow  print "opened", then "seen N" as entries become durable
+ *   visible print "opened"; read entries as they become visible; print "seen N"
+ *           as they become durable, and "beyond N" once for an entry that was
+ *           read before that
  *   check   read all entries; print "last N"
  */
 #include <errno.h>
@@ -22,7 +25,9 @@
 
 #define LONGEST 3000u
 #define WINDOW	48u
-#define TRIES	3 /* opens while fi_rpmemd is silent, for 5 seconds each */
+#define AHEAD	256u /* more entries than are visible and not durable */
+#define GETS	20   /* of a visible entry, 1 ms apart */
+#define TRIES	3    /* opens while fi_rpmemd is silent, for 5 seconds each */
 
 /* Fill in entry n: its number, then bytes and a length that follow from it. */
 static size_t fill(unsigned char *to, uint64_t n)
@@ -170,9 +175,144 @@ static int follow(struct rpmem_log *log)
 	}
 }
 
+/* The LSN behind entry n. n = 0: its number is not known. */
+struct place {
+	uint64_t lsn, n;
+};
+
+/* A reader of visible entries. */
+struct visible {
+	struct rpmem_log_info info;
+	struct place at;   /* next entry */
+	struct place kept; /* the entries before are durable */
+	/* Places between the two, oldest first. */
+	struct place ahead[AHEAD];
+	unsigned int first, count;
+};
+
+static int query_visible(struct rpmem_log *log, struct visible *v)
+{
+	const uint64_t epoch = v->info.epoch;
+
+	v->info.size = sizeof(v->info);
+	if (rpmem_log_query(log, &v->info))
+		return report("query");
+	if (v->info.epoch != epoch) {
+		/* As rpmem_log(3) says: the next writer may drop these. */
+		v->at = v->kept;
+		v->count = 0;
+	}
+	while (v->count && v->ahead[v->first].lsn <= v->info.durable) {
+		v->kept = v->ahead[v->first];
+		v->first = (v->first + 1) % AHEAD;
+		v->count--;
+	}
+	return 0;
+}
+
 /*
- * Open the log. Tries again if the client calls fi_rpmemd silent: on a loaded
- * machine it may get no CPU time for 5 seconds.
+ * The reader did not get the entry that rpmem_log_query() has called visible.
+ * Only a next writer, or a trim since then, may be the cause; else it must get
+ * the entry soon.
+ */
+static int check_dropped(struct rpmem_log *log, struct visible *v,
+			 const char *what)
+{
+	const struct visible was = *v;
+	unsigned char bytes[LONGEST];
+	uint64_t lsn, n;
+	size_t len;
+
+	for (int i = 0; i < GETS; i++) {
+		if (query_visible(log, v))
+			return 1;
+		if (v->info.epoch != was.info.epoch ||
+		    was.at.lsn < v->info.head)
+			return 0;
+		lsn = was.at.lsn;
+		if (rpmem_log_read(log, &lsn, bytes, sizeof(bytes), &len,
+				   RPMEM_LOG_VISIBLE) > 0 &&
+		    is_entry(bytes, len, &n) &&
+		    (!was.at.n || n == was.at.n + 1))
+			return 0;
+		poll(NULL, 0, 1);
+	}
+	fprintf(stderr,
+		"log_writer: WRONG: %s at LSN %" PRIu64 " behind %" PRIu64
+		"; epoch %" PRIu64 ", head %" PRIu64 ", durable %" PRIu64
+		", visible %" PRIu64 "; then durable %" PRIu64
+		", visible %" PRIu64 "\n",
+		what, was.at.lsn, was.at.n, was.info.epoch, was.info.head,
+		was.info.durable, was.info.visible, v->info.durable,
+		v->info.visible);
+	return 1;
+}
+
+/* Read the next entry. Returns 1, 0: it was dropped, or -1: a failure. */
+static int read_visible(struct rpmem_log *log, struct visible *v)
+{
+	unsigned char bytes[LONGEST];
+	struct place next = v->at;
+	size_t len;
+	const int ret = rpmem_log_read(log, &next.lsn, bytes, sizeof(bytes),
+				       &len, RPMEM_LOG_VISIBLE);
+
+	if (ret == -ERANGE) {
+		v->at = (struct place){next.lsn, 0};
+		return 0;
+	}
+	if (ret < 0)
+		return -report("read");
+	if (!ret)
+		return -check_dropped(log, v, "no entry");
+	if (!is_entry(bytes, len, &next.n)) {
+		fprintf(stderr,
+			"log_writer: WRONG: a torn entry before LSN %" PRIu64
+			"\n",
+			next.lsn);
+		return -1;
+	}
+	if (v->at.n && next.n != v->at.n + 1)
+		return -check_dropped(log, v, "another entry");
+	v->at = v->ahead[(v->first + v->count++) % AHEAD] = next;
+	return 1;
+}
+
+static int follow_visible(struct rpmem_log *log)
+{
+	static struct visible v;
+	bool beyond = false;
+	uint64_t seen = 0;
+	int ret;
+
+	puts("opened");
+	fflush(stdout);
+	for (;;) {
+		if (query_visible(log, &v))
+			return 1;
+		if (v.kept.n > seen)
+			printf("seen %" PRIu64 "\n", seen = v.kept.n);
+		fflush(stdout);
+		if (v.at.lsn < v.info.head)
+			v.at = (struct place){v.info.head, 0};
+		while (v.count < AHEAD && v.at.lsn < v.info.visible) {
+			ret = read_visible(log, &v);
+			if (ret < 0)
+				return 1;
+			if (ret && v.at.lsn > v.info.durable && !beyond) {
+				printf("beyond %" PRIu64 "\n", v.at.n);
+				fflush(stdout);
+				beyond = true;
+			}
+		}
+		poll(NULL, 0, 1);
+	}
+}
+
+/*
+ * Open the log. Tries again if the client calls fi_rpmemd silent, because on a
+ * loaded machine it may get no CPU time for 5 seconds, or if the private
+ * connection is lost meanwhile for the same reason.
  */
 static int open_log(struct rpmem_log **log, const char *where,
 		    const struct rpmem_log_attr *attr)
@@ -181,7 +321,8 @@ static int open_log(struct rpmem_log **log, const char *where,
 
 	for (int i = 0; i < TRIES; i++) {
 		ret = rpmem_log_open(log, where, attr);
-		if (ret != -ETIMEDOUT || !strstr(rpmem_log_error(), "silent"))
+		if (!ret || (!strstr(rpmem_log_error(), "silent") &&
+			     !strstr(rpmem_log_error(), "try again")))
 			break;
 		report("open");
 	}
@@ -208,7 +349,8 @@ int main(int argc, char **argv)
 		attr.layout = (enum rpmem_log_layout)atoi(argv[3]);
 		return rpmem_log_create(argv[1], &attr) ? report("create") : 0;
 	}
-	attr.read_only = !strcmp(argv[2], "follow");
+	attr.read_only =
+		!strcmp(argv[2], "follow") || !strcmp(argv[2], "visible");
 	/*
 	 * check takes the log over: its former writer was killed, and a
 	 * restarted daemon would wait for that writer.
@@ -216,8 +358,10 @@ int main(int argc, char **argv)
 	attr.take = !strcmp(argv[2], "check");
 	if (open_log(&log, argv[1], &attr))
 		return report("open");
-	if (attr.read_only)
+	if (!strcmp(argv[2], "follow"))
 		ret = follow(log);
+	else if (attr.read_only)
+		ret = follow_visible(log);
 	else
 		ret = read_on(log, &lsn, &last);
 	if (!ret && !strcmp(argv[2], "append"))
