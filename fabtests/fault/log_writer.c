@@ -9,7 +9,10 @@
  *   visible print "opened"; read entries as they become visible; print "seen N"
  *           as they become durable, and "beyond N" once for an entry that was
  *           read before that
- *   check   read all entries; print "last N"
+ *   check   read all entries; print "last N", then "CLASS by METHOD"
+ *
+ * $RP_SECRET: the file of the daemon's secret; $RP_CLASS: the class that the
+ * pool must reach (power).
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -22,6 +25,7 @@
 #include <rpmem_log.h>
 
 #include "fabtests/unit/seeded.h"
+#include "util/pool_class.h"
 
 #define LONGEST 3000u
 #define WINDOW	48u
@@ -329,15 +333,30 @@ static int open_log(struct rpmem_log **log, const char *where,
 	return ret;
 }
 
+static int print_class(struct rpmem_log *log)
+{
+	struct rpmem_log_info info = {.size = sizeof(info)};
+
+	if (rpmem_log_query(log, &info))
+		return report("query");
+	printf("%s by %s\n", rp_pool_class_name(info.reached), info.method);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
-	struct rpmem_log_attr attr = {.size = sizeof(attr), .timeout = 30};
+	struct rpmem_log_attr attr = {
+		.size = sizeof(attr),
+		.timeout = 30,
+		.secret_file = getenv("RP_SECRET"),
+	};
+	const char *class = getenv("RP_CLASS");
 	uint64_t lsn = RPMEM_LOG_HEAD, last = 0;
 	struct rpmem_log *log;
 	char *at;
 	int ret = 0;
 
-	if (argc < 3)
+	if (argc < 3 || (class && !rp_pool_class_parse(class, &attr.required)))
 		return 2;
 	at = strchr(argv[1], '@');
 	if (at) {
@@ -368,6 +387,8 @@ int main(int argc, char **argv)
 		ret = append(log, last);
 	if (!ret)
 		printf("last %" PRIu64 "\n", last);
+	if (!ret && attr.take)
+		ret = print_class(log);
 	rpmem_log_close(log);
 	return ret;
 }

@@ -8,7 +8,10 @@
  *   rpc_peer call WHERE KEY           calls endlessly after KEY's last call,
  *                                     with the threshold $RP_THRESHOLD; prints
  *                                     "resume N", "acked N" and "replied N"
- *   rpc_peer check WHERE KEY          prints "resume N"
+ *   rpc_peer check WHERE KEY          prints "resume N", then "CLASS by METHOD"
+ *
+ * $RP_ADDRESS: the address to serve at (127.0.0.1); $RP_SECRET: the file of the
+ * server's secret; $RP_CLASS: the class that the pools must reach (power).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +25,7 @@
 #include <rpmem_rpc.h>
 
 #include "fabtests/unit/seeded.h"
+#include "util/pool_class.h"
 
 #define LONGEST 3000u
 #define REPLY	500u
@@ -44,6 +48,8 @@ struct record {
 	uint64_t k;
 	uint64_t replied;
 };
+
+static enum rpmem_pool_class required;
 
 static size_t fill(unsigned char *to, uint64_t k, size_t least, size_t most)
 {
@@ -116,6 +122,9 @@ static int serve(char **argv)
 		.size = sizeof(attr),
 		.port = (uint16_t)atoi(argv[3]),
 		.base = getenv("RP_BASE"),
+		.address = getenv("RP_ADDRESS"),
+		.secret_file = getenv("RP_SECRET"),
+		.required = required,
 		.clients = 1,
 		.ring = 64 << 10,
 	};
@@ -273,6 +282,8 @@ static int connect_to(struct rpmem_rpc **rpc, const char *where,
 		.size = sizeof(attr),
 		.id = id,
 		.timeout = 30,
+		.secret_file = getenv("RP_SECRET"),
+		.required = required,
 		.threshold = threshold ? (unsigned int)atoi(threshold) : 0,
 	};
 	int ret = -1;
@@ -286,13 +297,26 @@ static int connect_to(struct rpmem_rpc **rpc, const char *where,
 	return ret;
 }
 
+static int print_class(struct rpmem_rpc *rpc)
+{
+	struct rpmem_rpc_info info = {.size = sizeof(info)};
+
+	if (rpmem_rpc_query(rpc, &info))
+		return report("query");
+	printf("%s by %s\n", rp_pool_class_name(info.reached), info.method);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
+	const char *class = getenv("RP_CLASS");
 	unsigned char id[RPMEM_RPC_ID] = {0};
 	struct rpmem_rpc *rpc;
 	uint64_t k = 0;
 	int ret;
 
+	if (class && !rp_pool_class_parse(class, &required))
+		return 2;
 	if (argc == 5 && !strcmp(argv[1], "serve"))
 		return serve(argv);
 	if (argc != 4)
@@ -303,6 +327,8 @@ int main(int argc, char **argv)
 	ret = resume(rpc, &k);
 	if (!ret && !strcmp(argv[1], "call"))
 		ret = call(rpc, k);
+	else if (!ret)
+		ret = print_class(rpc);
 	rpmem_rpc_close(rpc, 0);
 	return ret;
 }

@@ -147,7 +147,8 @@ make_tests() {
 	apart "$here/guest_build.sh" "$image/root" "$src" "$out" || return
 	carry "$suite" || return
 	cp "$here/lib.sh" "$here/flush.sh" "$here/shim.sh" \
-		"$here/preload.sh" "$here/verbs.sh" "$here/tunnel.sh" \
+		"$here/preload.sh" "$here/verbs.sh" "$here/pools.sh" \
+		"$here/tunnel.sh" \
 		"$here/lives.sh" "$here/sides.sh" "$here/methods" \
 		"$here/rivals.sh" \
 		"$here/trace.sh" "$here/trace.awk" \

@@ -56,6 +56,7 @@ make -s -j2 prov/rpmem/librpmem-fi.la \
 	fabtests/functional/connected \
 	fabtests/functional/man_claims fabtests/fault/badinput \
 	fabtests/fault/powercut fabtests/fault/device fabtests/fault/machines \
+	fabtests/fault/log_writer fabtests/fault/rpc_peer \
 	fabtests/vm/native fabtests/vm/rc_pair \
 	fabtests/vm/shim fabtests/vm/shim_cost fabtests/vm/shim_cut \
 	fabtests/vm/shim_cut_faults fabtests/vm/shim_rivals
@@ -76,9 +77,11 @@ for f in prov/rpmem/.libs/librpmem-fi.so \
 	fabtests/vm/native fabtests/vm/rc_pair; do
 	strip -S -o "/build/payload/$f" "$f"
 done
-# The programs without libtool's wrapper scripts, and their library.
-for f in fi_rpmem_cp fi_rpmem_plugpull librpmem_pool.so.0; do
-	strip -S -o "/build/payload/util/$f" "util/.libs/$f"
+# The programs without libtool's wrapper scripts, and their libraries.
+for f in util/fi_rpmem_cp util/fi_rpmem_plugpull util/librpmem_pool.so.0 \
+	util/librpmem_log.so.0 util/librpmem_rpc.so.0 \
+	fabtests/fault/log_writer fabtests/fault/rpc_peer; do
+	strip -S -o "/build/payload/$f" "${f%/*}/.libs/${f##*/}"
 done
 # Compile like a program's author, except that the library is not installed.
 mkdir /build/payload/examples

@@ -2,7 +2,8 @@
 EXTRA_DIST += fabtests/vm/guest fabtests/vm/guest.sh fabtests/vm/image.sh \
 	fabtests/vm/guest_build.sh fabtests/vm/planted.sh fabtests/vm/lib.sh \
 	fabtests/vm/tests.sh fabtests/vm/flush.sh fabtests/vm/flush.c \
-	fabtests/vm/verbs.sh fabtests/vm/lives.sh fabtests/vm/tunnel.sh \
+	fabtests/vm/verbs.sh fabtests/vm/pools.sh fabtests/vm/lives.sh \
+	fabtests/vm/tunnel.sh \
 	fabtests/vm/sides.sh fabtests/vm/two.sh \
 	fabtests/vm/machine.sh fabtests/vm/cached.sh \
 	fabtests/vm/cuts.sh fabtests/vm/writeback.py \

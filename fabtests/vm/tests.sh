@@ -172,6 +172,7 @@ fi
 . ./preload.sh
 . ./verbs.sh
 if [ "$domain" = adr ]; then
+	. ./pools.sh
 	. ./rivals.sh
 	. ./tunnel.sh
 	. ./trace.sh
