@@ -57,7 +57,7 @@ make -s -j2 prov/rpmem/librpmem-fi.la \
 	fabtests/functional/man_claims fabtests/fault/badinput \
 	fabtests/fault/powercut fabtests/fault/device fabtests/fault/machines \
 	fabtests/fault/log_writer fabtests/fault/rpc_peer \
-	fabtests/vm/native fabtests/vm/rc_pair \
+	fabtests/vm/native fabtests/vm/rc_pair fabtests/vm/bare_key \
 	fabtests/vm/shim fabtests/vm/shim_cost fabtests/vm/shim_cut \
 	fabtests/vm/shim_cut_faults fabtests/vm/shim_rivals
 rm -rf /build/payload
@@ -74,7 +74,7 @@ for f in prov/rpmem/.libs/librpmem-fi.so \
 	fabtests/fault/powercut fabtests/fault/device \
 	fabtests/fault/machines fabtests/vm/shim fabtests/vm/shim_cost \
 	fabtests/vm/shim_cut fabtests/vm/shim_cut_faults fabtests/vm/shim_rivals \
-	fabtests/vm/native fabtests/vm/rc_pair; do
+	fabtests/vm/native fabtests/vm/rc_pair fabtests/vm/bare_key; do
 	strip -S -o "/build/payload/$f" "$f"
 done
 # The programs without libtool's wrapper scripts, and their libraries.

@@ -53,10 +53,14 @@ TESTS += fabtests/vm/trace_cases.sh
 EXTRA_DIST += fabtests/vm/trace_cases.sh
 
 # Private connections over the guest's device.
-EXTRA_DIST += fabtests/vm/rc_pair.c
+EXTRA_DIST += fabtests/vm/rc_pair.c fabtests/vm/bare_key.c
 if HAVE_RDMACM
 check_PROGRAMS += fabtests/vm/rc_pair
 fabtests_vm_rc_pair_SOURCES = fabtests/vm/rc_pair.c
 fabtests_vm_rc_pair_LDADD = prov/rc/librc.la prov/core/libcore.la \
 	$(FABRIC_LIBS) $(RDMACM_LIBS)
+check_PROGRAMS += fabtests/vm/bare_key
+fabtests_vm_bare_key_SOURCES = fabtests/vm/bare_key.c
+fabtests_vm_bare_key_LDADD = prov/rc/librc.la prov/core/libcore.la \
+	util/libutil.la $(NETTLE_LIBS) $(FABRIC_LIBS) $(RDMACM_LIBS)
 endif

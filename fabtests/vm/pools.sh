@@ -1,21 +1,26 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# A log in a pool of fi_rpmemd, and calls of librpmem_rpc, over verbs on one rxe
-# device; sourced by tests.sh. The pools are on tmpfs, because the kernel lets
-# rxe register no file of another file system.
+# A log in a pool of fi_rpmemd, calls of librpmem_rpc, and a revoked key, over
+# verbs on one rxe device; sourced by tests.sh. The pools are on tmpfs, because
+# the kernel lets rxe register no file of another file system.
 
 pools=/mnt/pools
 mkdir -p $pools
 mount -t tmpfs pools $pools
-(umask 077 && head -c 32 /dev/urandom | base64 >$pools/app.secret)
+for s in app ops; do
+	(umask 077 && head -c 32 /dev/urandom | base64 >$pools/$s.secret)
+done
 cat >$pools/conf <<'END'
 listen = 10.9.0.1
 base = verbs
 [secret app]
 file = app.secret
+[secret ops]
+file = ops.secret
 [pool vol]
 path = vol
 create = 2M
-admin = app
+admin = ops
+ app
 END
 # Without a fence the agent orders the device's writes.
 printf '%s\n' '[host]' 'assert placement = dma-memory' 'assert fence = no' \
@@ -92,6 +97,24 @@ is "verbs, the pool" "$(awk '$1 == "vol" { print $4, $5 }' $pools/target)" \
 	"process delivery"
 over_restart "a log" daemon log append
 
+# The daemon forgets the secret of a client that has a connection.
+mkfifo $pools/go
+{
+	until grep -q 'has the key' $out; do
+		sleep 0.1
+	done
+	sed -i /app/d $pools/conf
+	kill -HUP $target
+	until grep -q SIGHUP: $pools/target; do
+		sleep 0.1
+	done
+	echo
+} >$pools/go &
+revocation=$!
+# shellcheck disable=SC2086
+tap "verbs, a revoked key" $over sh -c 'exec "$@" <go' sh \
+	"$here/fabtests/vm/bare_key" 10.9.0.1:vol app.secret ops.secret rxe0
+kill $revocation 2>/dev/null
 end $target
 
 long "verbs, a server of calls" start server
