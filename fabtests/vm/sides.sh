@@ -26,10 +26,15 @@ target)
 		mkfs.ext4 -q -F -b 4096 /dev/pmem0
 	} >/dev/null
 	mkdir -p /mnt/fsdax
-	mount -o dax=always /dev/pmem0 /mnt/fsdax
+	mount /dev/pmem0 /mnt/fsdax
+	# DAX memory is kept by the host. The page cache is lost with the machine,
+	# and here nothing but msync writes it back.
+	echo 0 >/proc/sys/vm/dirty_writeback_centisecs
+	mkdir -p /mnt/fsdax/dax
+	chattr +x /mnt/fsdax/dax
 	env -u FI_TCP_IFACE util/fi_rpmemd --listen $address --port $port \
-		--secret secret --create 4M /mnt/fsdax/pool 2>&1 |
-		sed 's/^/# /' >&3 &
+		--secret secret --create 4M /mnt/fsdax/dax/pool \
+		/mnt/fsdax/control 2>&1 | sed 's/^/# /' >&3 &
 	note "life $life begins"
 	"$machines" --target /dev/dax1.0 "$board" "$life" 2>&1 |
 		sed 's/^/# /' >&3
@@ -40,29 +45,40 @@ initiator)
 	# target may die.
 	: >$out
 	tail -f $out | sed -u 's/^/# /' >&3 &
-	# The host cuts the power of the target's machine when it reads the note.
 	cat >serves.sh <<-END
 		timeout 5 util/fi_rpmem_info --secret secret --target 10.9.0.1:$port
 	END
-	cat >cut.sh <<-END
-		echo "# fi_rpmem_plugpull waits for the cut" >&3
+	# The host cuts the power of the target's machine when it has read the
+	# notes of both pools.
+	cat >cut.sh <<-'END'
+		echo "# $1 waits for the cut" >&3
 		while sh serves.sh; do
 			sleep 0.2
 		done
 	END
-	(
+	# pull POOL [OPTION]: run fi_rpmem_plugpull with this pool
+	pull() {
+		name=$1
+		shift
 		unset FI_TCP_IFACE
 		until sh serves.sh; do
 			sleep 0.2
 		done >/dev/null 2>&1
 		exec util/fi_rpmem_plugpull --secret secret --area 1M \
-			--seconds 1 --cut "sh cut.sh" 10.9.0.1:$port:pool
-	) >pull 2>&1 &
-	pull=$!
+			--seconds 1 --ledger "$name.ledger" \
+			--cut "sh cut.sh $name" "$@" "10.9.0.1:$port:$name"
+	}
+	pull pool >pull 2>&1 &
+	pool=$!
+	pull control --control >control 2>&1 &
+	control=$!
 	tap "two machines" "$machines" --initiator "$board"
-	wait $pull
+	wait $pool
 	code=$?
-	sed 's/^/# /' pull >&3
+	wait $control
+	loses=$?
+	grep -v '^  offset' control | cat pull - | sed 's/^/# /' >&3
 	is "fi_rpmem_plugpull finds nothing lost" $code 0
+	is "fi_rpmem_plugpull --control loses bytes of the page cache" $loses 0
 	;;
 esac

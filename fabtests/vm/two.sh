@@ -57,7 +57,8 @@ two() {
 	done
 	machine_with_memory "$suite" 1
 	if ! until_noted "$initiators" enough ||
-		! until_noted "$initiators" "waits for the cut"; then
+		! until_noted "$initiators" "pool waits for the cut" ||
+		! until_noted "$initiators" "control waits for the cut"; then
 		if [ "${again:-0}" -lt 2 ] && { ! lived "$console" ||
 			! lived "${console/-target/-initiator}"; }; then
 			echo "# $name: a kernel did not start, or panicked: once more"
