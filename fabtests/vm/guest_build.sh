@@ -53,7 +53,7 @@ make -s -j2 prov/rpmem/librpmem-fi.la \
 	util/fi_rpmem_plugpull \
 	fabtests/benchmarks/suite fabtests/benchmarks/rivals \
 	fabtests/functional/basic fabtests/functional/private_conn \
-	fabtests/functional/connected \
+	fabtests/functional/connected fabtests/functional/order \
 	fabtests/functional/man_claims fabtests/fault/badinput \
 	fabtests/fault/powercut fabtests/fault/device fabtests/fault/machines \
 	fabtests/fault/log_writer fabtests/fault/rpc_peer \
@@ -69,7 +69,7 @@ for f in prov/rpmem/.libs/librpmem-fi.so \
 	fabtests/fault/.libs/libshadow.so util/fi_rpmem_info util/fi_rpmemd \
 	fabtests/benchmarks/suite fabtests/benchmarks/rivals \
 	fabtests/functional/basic fabtests/functional/private_conn \
-	fabtests/functional/connected \
+	fabtests/functional/connected fabtests/functional/order \
 	fabtests/functional/man_claims fabtests/fault/badinput \
 	fabtests/fault/powercut fabtests/fault/device \
 	fabtests/fault/machines fabtests/vm/shim fabtests/vm/shim_cost \

@@ -95,6 +95,7 @@ no_flush="$shadow RPMEM_FAULT=skip-flush RPMEM_EXPECT_LOSS=1"
 		tap "verbs, basic, fence" $over FI_OFI_RPMEM_NATIVE=0 \
 			FI_OFI_RPMEM_OPERATOR=/tmp/by-dma RPMEM_METHOD=fence \
 			"$basic"
+		tap "verbs, order" $over "$here/fabtests/functional/order"
 		tap "verbs, bad input" $over "$here/fabtests/fault/badinput"
 		for inside in 0 4096; do
 			tap "verbs, durable writes, agent, $inside" $over \
