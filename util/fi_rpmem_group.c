@@ -161,7 +161,7 @@ static void print_text(const struct tool *t, bool opens, unsigned int lose)
 {
 	char size[RP_SIZE_LEN];
 
-	printf("%u members, a commit is durable at %u, %s\n", t->n, t->k,
+	printf("%u members, a commit waits for %u of them, %s\n", t->n, t->k,
 	       t->super.n ? rp_size_format(t->super.length, size)
 			  : "not created yet");
 	for (unsigned int i = 0; i < t->n; i++) {
