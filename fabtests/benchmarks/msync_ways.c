@@ -5,11 +5,12 @@
  *
  *   msync_ways FILE [ROUNDS]
  *
- * FILE is on the file system to measure; it is cut to 256 MiB and loses its
- * contents. The first table has the median time of msync, and how many times as
- * long each other way took in the same round. The second one has, for 20,000
- * calls each, the stores of the thread that were undone, the calls that failed,
- * and the calls of msync behind them that failed.
+ * FILE is on the file system to measure; it is overwritten by 256 MiB. The
+ * first table has the median time of msync, and how many times as long each
+ * other way took in the same round. The second table has, for 20,000 calls of
+ * each way beside a thread that stores to the same page: the stores that were
+ * undone, the calls that failed, and how many of the calls of msync right
+ * behind these failed, too.
  */
 #include "config.h"
 
@@ -30,7 +31,7 @@
 #define LENGTH	((size_t)256 << 20)
 #define LONGEST ((size_t)1 << 20)
 #define PAGE	4096u
-#define ADVISED (64u << 10) /* the agent advises no longer ranges */
+#define ADVISED (64u << 10) /* longer ranges get no advice */
 #define UPDATES 10u	    /* of each way in a round */
 #define CALLS	20000u	    /* beside a thread that stores */
 
@@ -129,7 +130,7 @@ static void measure(size_t len, unsigned int rounds)
 {
 	struct rp_samples ns[WAYS] = {{0}}, thousandths[WAYS] = {{0}};
 
-	/* Each round begins with another way, and the first one warms up. */
+	/* Each round begins with another way. Round 0 is not counted. */
 	for (unsigned int r = 0; r <= rounds; r++) {
 		double t[WAYS];
 
@@ -150,7 +151,7 @@ static void measure(size_t len, unsigned int rounds)
 static atomic_bool stop;
 static uint64_t stores, undone;
 
-/* Store to the words of the first page, and read each back a round later. */
+/* Store to each word of the first page after comparing its last value. */
 static void *store_again(void *arg)
 {
 	volatile uint64_t *words = (volatile uint64_t *)map;
@@ -175,6 +176,7 @@ static void disturb(enum way way)
 	if (pthread_create(&thread, NULL, store_again, NULL))
 		fail("thread");
 	for (unsigned int i = 0; i < CALLS; i++) {
+		memcpy(bytes, map, PAGE); /* what the direct write writes */
 		if (!make_durable(way, 0, PAGE))
 			continue;
 		failed++;
@@ -182,7 +184,7 @@ static void disturb(enum way way)
 	}
 	atomic_store(&stop, true);
 	pthread_join(thread, NULL);
-	printf("%-14s %12llu %12llu %8u %8u\n", names[way],
+	printf("%-14s %12llu %12llu %8u %9u\n", names[way],
 	       (unsigned long long)stores, (unsigned long long)undone, failed,
 	       msyncs);
 }
@@ -215,8 +217,8 @@ int main(int argc, char **argv)
 	       names[PWRITEV2], names[DIRECT], names[CLEAN]);
 	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++)
 		measure(lengths[i], (unsigned int)rounds);
-	printf("\n%-14s %12s %12s %8s %8s\n", "beside stores", "stores",
-	       "undone", "failed", "msyncs");
+	printf("\n%-14s %12s %12s %8s %9s\n", "beside stores", "stores",
+	       "undone", "failed", "msync too");
 	for (enum way w = MSYNC; w < CLEAN; w++)
 		disturb(w);
 	return 0;

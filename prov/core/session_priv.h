@@ -268,7 +268,7 @@ static inline bool rp_op_writes(const struct rp_op *op)
 	       (op->kind == RP_OP_ATOMIC && op->atomic.op != RP_ATOMIC_READ);
 }
 
-/* Count an operation of the program. */
+/* Count an operation of the program, and time it if it is durable. */
 static inline void rp_op_count_start(struct rp_op *op)
 {
 	rp_stats_add(&rp_stats->started, 1);

@@ -30,8 +30,8 @@
 #define RP_STATS_KINDS	  5
 
 /*
- * Four buckets for each power of two, from 2^-3 ns; the last one, which has no
- * end, begins at 2^37 ns. Times of 2^36 ticks and more count as 2^36.
+ * Four buckets for each power of two, from 2^-3 ns; the last one begins at 2^37
+ * ns. Longer times than 2^36 ticks, at most 2 ns each, count as 2^36 ticks.
  */
 #define RP_STATS_FIRST	   ((1023 - 3) * 4) /* bits 50 up of 2^-3 as a double */
 #define RP_STATS_BUCKETS   161
@@ -40,10 +40,10 @@
 struct rp_stats_histogram {
 	uint64_t count[RP_STATS_BUCKETS];
 	uint64_t ticks;
-	uint64_t reserved[94]; /* an index is a shift: 2048 bytes */
+	uint64_t reserved[94]; /* 2048 bytes, so that an index is a shift */
 };
 
-/* Counters of a target's region; the last in rp_stats.region: all others. */
+/* Counters of a target's region. The last one counts all that found no room. */
 struct rp_stats_region {
 	uint64_t used;		  /* gauge: registrations */
 	uint64_t length;	  /* gauge */
@@ -52,7 +52,7 @@ struct rp_stats_region {
 	char name[RP_STATS_NAME]; /* name of its file; "": never used */
 	uint64_t bytes;		  /* bytes made durable for peers */
 	uint64_t msyncs, msync_ns;
-	uint64_t flushes, flush_ticks; /* of lines: stores, flushes, drains */
+	uint64_t flushes, flush_ticks; /* of cache lines */
 	/* Times from the decoding of a commit to its reply of success. */
 	struct rp_stats_histogram commits;
 };
@@ -90,7 +90,7 @@ _Static_assert(sizeof(struct rp_stats) == 2459072, "layout");
 _Static_assert(RP_ST_MAX <= RP_STATS_STATUSES, "no counter of a status");
 _Static_assert(RP_METHOD_MAX <= RP_STATS_METHODS, "no counter of a method");
 
-/* Otherwise -fPIC code loads the address of each variable from the GOT. */
+/* Hidden: -fPIC code then loads no address from the GOT. */
 #define RP_STATS_HIDDEN __attribute__((visibility("hidden")))
 
 /* The page of counters; without memfd, memory that nobody reads. Never NULL. */
@@ -113,8 +113,8 @@ static inline void rp_stats_add(uint64_t *counter, uint64_t n)
 	__atomic_fetch_add(counter, n, __ATOMIC_RELAXED);
 }
 
+extern RP_STATS_HIDDEN double rp_stats_ns_per_tick; /* 1/8 to 2 */
 /* Time in ticks of the CPU's counter, which costs less than a clock. */
-extern RP_STATS_HIDDEN double rp_stats_ns_per_tick; /* ns per tick, 1/8 to 2 */
 static inline uint64_t rp_stats_now(void)
 {
 #ifdef __x86_64__
@@ -131,7 +131,7 @@ static inline uint64_t rp_stats_ticks_since(const uint64_t *start)
 
 	if (__builtin_expect(!((ticks - 1) >> RP_STATS_TICK_BITS), 1))
 		return ticks;
-	/* The difference is negative if another CPU's counter is behind. */
+	/* It is 0 or negative if another CPU's counter is behind. */
 	return (int64_t)ticks <= 0 ? 1 : 1ull << RP_STATS_TICK_BITS;
 }
 
@@ -147,7 +147,7 @@ static inline uint64_t rp_stats_bucket(double ns)
 	return (bits >> 50) - RP_STATS_FIRST;
 }
 
-/* Add to element i; the address takes no instruction of its own. */
+/* Add to element i. The compiler scales i in the address of the addition. */
 static inline void rp_stats_add_at(uint64_t *first, uint64_t i, uint64_t n)
 {
 	rp_stats_add((uint64_t *)((uintptr_t)first + i * sizeof(*first)), n);

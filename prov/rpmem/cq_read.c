@@ -169,7 +169,7 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count,
 	return read_queue(cq_of(fid), buf, count, src);
 }
 
-/* err_data is the program's buffer; without one it is last_detail. */
+/* The text goes to the program's buffer; without one to cq->last_detail. */
 static void return_error(struct rp_cq *cq, const struct rp_cqe *q,
 			 struct fi_cq_err_entry *buf)
 {
@@ -181,7 +181,7 @@ static void return_error(struct rp_cq *cq, const struct rp_cqe *q,
 		snprintf(data, size, "%s", q->detail);
 	*buf = q->err;
 	buf->err_data = data;
-	/* 0 for last_detail: a reused *buf does not name it as a buffer. */
+	/* 0: a *buf that is used again must not offer last_detail. */
 	buf->err_data_size = size ? strlen(data) + 1 : 0;
 }
 

@@ -134,7 +134,7 @@ enum ibv_wc_status rp_defer_status(const struct rp_qp *q, uint64_t key)
 		return IBV_WC_SUCCESS;
 	if (is_weakened(q->side, key))
 		return IBV_WC_REM_ACCESS_ERR;
-	/* Later weakenings stay unreported. */
+	/* A message of a weakening would not arrive any more. */
 	if (q->side->deferred.state == RP_DEFERRED_CLOSED)
 		return IBV_WC_RETRY_EXC_ERR;
 	return IBV_WC_SUCCESS;

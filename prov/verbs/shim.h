@@ -166,9 +166,9 @@ struct rp_qp {
 	bool uses_agent;      /* the agent has requests: send it stores, too */
 	struct rp_side_end *side; /* NULL: not connected */
 	struct rp_pd *dom;	  /* its agent serves the peer; or NULL */
-	struct rp_pd *watched;	  /* watches q, see rp_pd_facts() */
-	LIST_ENTRY(rp_qp) watcher;
-	uint64_t since; /* last weakening before its peer got facts */
+	struct rp_pd *watched_by; /* fails q, see rp_pd_facts(); or NULL */
+	LIST_ENTRY(rp_qp) watch_link;
+	uint64_t since; /* last weakening in the facts that the peer got */
 	bool is_busy;	/* in cq->busy */
 	LIST_ENTRY(rp_qp) busy;
 	/* Calls since rpmem_wr_start(): first error; slots, oldest first. */
@@ -208,7 +208,7 @@ void rp_defer_end(struct rp_qp *q);
 int rp_defer_poll(struct rpmem_cq *cq, int n, struct ibv_wc *wc);
 /* Has the agent missed a deadline? Then the side connection is closed. */
 bool rp_defer_expire(struct rp_qp *q);
-/* Status of flushes without request: has the region of this key weakened? */
+/* The status of a flush without a request: its region may have weakened. */
 enum ibv_wc_status rp_defer_status(const struct rp_qp *q, uint64_t key);
 /* Allocate until n deferred completions are free. False: no memory. */
 bool rp_defer_reserve(struct rpmem_cq *cq, size_t n);

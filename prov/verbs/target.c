@@ -88,12 +88,12 @@ static int channel_post(struct rp_channel *c, struct rp_channel_op *ops[],
 	return i;
 }
 
-/* Peers that flush without requests may lack INFO: fail their queue pair. */
+/* The peer gets no INFO any more: its flushes without request must fail. */
 static void mark_down(struct rp_target *s)
 {
 	s->state = TARGET_CLOSED;
 	s->up = false;
-	rp_pd_fail_watcher(s->dom, s->q);
+	rp_pd_fail_if_weakened(s->dom, s->q);
 }
 
 static void channel_close(struct rp_channel *c)
@@ -283,7 +283,7 @@ bool rp_target_send_weakenings(struct rp_target *s)
 		s->weakenings = n;
 	}
 	if (!s->up)
-		rp_pd_fail_watcher(s->dom, s->q);
+		rp_pd_fail_if_weakened(s->dom, s->q);
 	return true;
 }
 

@@ -19,9 +19,9 @@ void rp_pd_put(struct rp_pd *dom);
 int rp_pd_add(struct rp_pd *dom, struct rp_region *r);
 void rp_pd_del(struct rp_pd *dom, struct rp_region *r);
 /*
- * Get the current facts of an added region; they may have weakened. q: fails
- * when a region weakens later, until rp_pd_unwatch(), because its peer gets no
- * message; or NULL. 0, or a positive errno.
+ * Get the current facts of an added region; they may have weakened. q, or NULL:
+ * a queue pair whose peer gets no message. When any region of dom weakens
+ * later, q fails, until rp_pd_unwatch(). Returns 0, or a positive errno.
  */
 int rp_pd_facts(struct rp_pd *dom, const struct rp_region *r, struct rp_qp *q,
 		struct rp_facts *facts);

@@ -64,7 +64,7 @@ static void announce_polling(struct rp_pd *dom)
 			s->polling = rp_target_signal(s, RP_MSG_POLLING);
 }
 
-void rp_pd_fail_watcher(const struct rp_pd *dom, struct rp_qp *q)
+void rp_pd_fail_if_weakened(const struct rp_pd *dom, struct rp_qp *q)
 {
 	uint64_t n = q ? q->since : UINT64_MAX;
 
@@ -72,13 +72,13 @@ void rp_pd_fail_watcher(const struct rp_pd *dom, struct rp_qp *q)
 		return;
 	q->since = UINT64_MAX;
 	rp_log(RP_LOG_WARN,
-	       "queue pair %u fails: a region has weakened, and no side "
-	       "connection informs the peer; connect it again",
+	       "queue pair %u fails: a region has weakened, and the peer may "
+	       "not have been told; connect the queue pair again",
 	       q->pub.qp->qp_num);
 	q->ops->fail(q);
 }
 
-/* Send INFO to all peers; one without a free buffer gets the rest later. */
+/* Fail queue pairs without INFO; the others get it, as their buffers allow. */
 static void announce_weakenings(struct rp_pd *dom)
 {
 	uint64_t last = UINT64_MAX;
@@ -89,8 +89,8 @@ static void announce_weakenings(struct rp_pd *dom)
 	rp_agent_next_weakened(dom->agent, &last);
 	if (dom->weakenings == last)
 		return;
-	LIST_FOREACH (q, &dom->watchers, watcher)
-		rp_pd_fail_watcher(dom, q);
+	LIST_FOREACH (q, &dom->watched, watch_link)
+		rp_pd_fail_if_weakened(dom, q);
 	LIST_FOREACH (s, &dom->targets, link)
 		all &= rp_target_send_weakenings(s);
 	if (all)
@@ -180,7 +180,7 @@ static void *run_thread(void *arg)
 		paid = dom->spin.until;
 		dom->has_message = false;
 		came = poll_peers(dom);
-		/* After a review, before the flush of weakened regions. */
+		/* Before rp_agent_progress() flushes weakened regions. */
 		do
 			announce_weakenings(dom);
 		while (rp_agent_progress(dom->agent));
@@ -335,10 +335,10 @@ int rp_pd_facts(struct rp_pd *dom, const struct rp_region *r, struct rp_qp *q,
 	rp_pd_lock(dom);
 	*facts = r->facts;
 	if (q) {
-		again = q->watched;
+		again = q->watched_by;
 		if (!again)
-			LIST_INSERT_HEAD(&dom->watchers, q, watcher);
-		q->watched = dom;
+			LIST_INSERT_HEAD(&dom->watched, q, watch_link);
+		q->watched_by = dom;
 		if (q->since == UINT64_MAX)
 			rp_agent_next_weakened(dom->agent, &q->since);
 		ret = rp_pd_start(dom);
@@ -351,12 +351,12 @@ int rp_pd_facts(struct rp_pd *dom, const struct rp_region *r, struct rp_qp *q,
 
 void rp_pd_unwatch(struct rp_qp *q)
 {
-	if (!q->watched)
+	if (!q->watched_by)
 		return;
-	rp_pd_lock(q->watched);
-	LIST_REMOVE(q, watcher);
-	pthread_mutex_unlock(&q->watched->lock);
-	rp_pd_put(q->watched);
+	rp_pd_lock(q->watched_by);
+	LIST_REMOVE(q, watch_link);
+	pthread_mutex_unlock(&q->watched_by->lock);
+	rp_pd_put(q->watched_by);
 }
 
 void rp_pd_del(struct rp_pd *dom, struct rp_region *r)

@@ -160,7 +160,7 @@ static const char unmount_device[] =
 	"umount \"$CT_WORK/fuse\" || umount -l \"$CT_WORK/fuse\"\n"
 	"exit 0\n";
 
-/* nbdkit writes pid_file when it takes connections to the socket. */
+/* nbdkit writes pid_file once it accepts connections to the socket. */
 static pid_t start_nbdkit(struct crash_run *run, const char *socket,
 			  const char *pid_file)
 {

@@ -365,10 +365,7 @@ static void visit_few(struct sampling *w, size_t n)
 			visit_all(w, &w->cuts[i]);
 }
 
-/*
- * End when most images are ones that were visited before: each new one earns 16
- * attempts.
- */
+/* Attempts: four for each image that is wanted, and 16 for each new one. */
 static void visit_randoms(struct sampling *w, size_t n)
 {
 	uint64_t end = w->s->made + 4 * w->s->images, distinct;
