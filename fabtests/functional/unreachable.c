@@ -250,6 +250,34 @@ static void check_buffers(void)
 	      a, "and a short text ends in its buffer");
 }
 
+/*
+ * An error of the base is read behind one of ours: with a buffer that still has
+ * our text, and with err_data that is a number, as verbs reports a vendor's
+ * error.
+ */
+static void check_base_error(void)
+{
+	const struct target *a = &targets[NOBODY];
+	char data[64], bytes[8], text[512] = "";
+	struct fi_cq_err_entry bad;
+	ssize_t n = -FI_EAGAIN;
+
+	check(fail_write(a), a,
+	      "a write fails, and then a receive is canceled");
+	bad = read_error(a, data, sizeof(data));
+	if (fi_recv(f.ep, bytes, sizeof(bytes), NULL, FI_ADDR_UNSPEC, &bad) ||
+	    fi_cancel(&f.ep->fid, &bad))
+		bail("a receive");
+	while (n == -FI_EAGAIN)
+		n = fi_cq_readerr(f.cq, &bad, 0);
+	check(n == 1 && bad.err == FI_ECANCELED, a, "the base reports it");
+	fi_cq_strerror(f.cq, bad.prov_errno, data, text, sizeof(text));
+	check(!strstr(text, "(target"), a, "it is not said to be the target's");
+	fi_cq_strerror(f.cq, FI_EIO, (void *)0x81, text, sizeof(text));
+	check(!strstr(text, "(target"), a,
+	      "err_data of the base may be a number");
+}
+
 /* The endpoint's sessions are gone when its error entry is read. */
 static void check_closed(const struct target *t)
 {
@@ -298,6 +326,7 @@ int main(void)
 	for (int i = 0; i < TARGETS; i++)
 		check_target(&targets[i]);
 	check_buffers();
+	check_base_error();
 	check_closed(&targets[NOBODY]);
 	rp_fabric_close(&f);
 	for (int i = 0; i < TARGETS; i++)

@@ -352,14 +352,14 @@ static const char *cq_strerror(struct fid_cq *fid, int prov_errno,
 	struct rp_cq *cq = cq_of(fid);
 	static __thread char text[440];
 	const char *detail = err_data;
-	bool ours = true;
+	bool ours;
 
 	pthread_mutex_lock(&cq->dom->lock);
-	if (!detail ||
-	    strncmp(detail, RP_DETAIL_START, sizeof(RP_DETAIL_START) - 1)) {
-		ours = cq->last_err_private;
+	ours = cq->last_err_private;
+	/* err_data of the base may be no pointer. */
+	if (!ours || !detail ||
+	    strncmp(detail, RP_DETAIL_START, sizeof(RP_DETAIL_START) - 1))
 		detail = cq->last_detail;
-	}
 	snprintf(text, sizeof(text), "%s%s%s: %s", rp_status_name(prov_errno),
 		 *detail ? " " : "", detail, rp_status_remedy(prov_errno));
 	pthread_mutex_unlock(&cq->dom->lock);
