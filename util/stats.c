@@ -176,16 +176,18 @@ uint64_t rp_histogram_count(const struct rp_stats_histogram *h)
 
 double rp_histogram_quantile(const struct rp_stats_histogram *h, double part)
 {
-	const double due = part * (double)rp_histogram_count(h);
+	const uint64_t all = rp_histogram_count(h);
+	const double due = part * (double)all;
 	uint64_t sum = 0;
 	size_t i = 0;
 
-	for (; i < RP_STATS_BUCKETS - 1; i++) {
+	/* JSON has no infinity: the last bucket counts as the one before. */
+	for (; i < RP_STATS_BUCKETS - 2; i++) {
 		sum += h->count[i];
 		if (sum && (double)sum >= due)
 			break;
 	}
-	return sum ? rp_bucket_end(i) : 0;
+	return all ? rp_bucket_end(i) : 0;
 }
 
 double rp_stats_seconds(const struct rp_stats *s, uint64_t ticks)

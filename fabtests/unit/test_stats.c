@@ -117,6 +117,19 @@ Test(stats, histogram_counts_each_once)
 	cr_assert_eq(sum, 0);
 }
 
+/* A hostile page may have counts in the last bucket, which has no end. */
+Test(stats, quantiles_are_finite)
+{
+	struct rp_stats_histogram h = {.ticks = 0};
+
+	cr_assert_eq(rp_histogram_quantile(&h, 0.5), 0);
+	h.count[RP_STATS_BUCKETS - 1] = 3;
+	cr_assert_eq(rp_histogram_quantile(&h, 0.5), ldexp(1, 37));
+	h.count[40] = 4;
+	cr_assert_eq(rp_histogram_quantile(&h, 0.5), rp_bucket_end(40));
+	cr_assert_eq(rp_histogram_quantile(&h, 0.99), ldexp(1, 37));
+}
+
 Test(stats, ticks_become_nanoseconds)
 {
 	struct timespec a, b;

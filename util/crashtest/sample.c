@@ -375,7 +375,7 @@ static void visit_randoms(struct sampling *w, size_t n)
 	for (size_t i = 0; some && i < n; i++)
 		if (!w->cuts[i].all_visited)
 			some[count++] = i;
-	while (count && !is_done(w) && w->s->made < end) {
+	while (count && !w->failed && !is_done(w) && w->s->made < end) {
 		distinct = w->s->distinct;
 		visit_random(w, &w->cuts[some[next_random(w) % count]]);
 		end += 16 * (w->s->distinct - distinct);
