@@ -377,7 +377,7 @@ if grep -q '^e .* power ' log.e; then
 	acked=$(sed -n 's/^acked //p' append.out | tail -1)
 	serve_pool f
 	end_pools KILL e
-	last=$($writer "$L" check 2>&1)
+	last=$($writer "$L" check 2>&1 | head -1)
 	[ "${last#last }" -ge "$acked" ] 2>/dev/null ||
 		fail "$acked was acknowledged: $last"
 	serve_pool e
