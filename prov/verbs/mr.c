@@ -99,9 +99,7 @@ static int region_serve(struct shim_mr *m, struct ibv_pd *pd, const char *why)
 	ret = rp_pd_get(pd, &m->dom);
 	if (ret)
 		return ret;
-	ret = -rp_region_open(r, NULL);
-	if (!ret)
-		ret = rp_pd_add(m->dom, r);
+	ret = -rp_region_open(r, NULL) ?: rp_pd_add(m->dom, r);
 	if (!ret)
 		return 0;
 	rp_pmem_delete(r->pmem);
@@ -136,9 +134,7 @@ struct rpmem_mr *rp_mr_new(struct ibv_pd *pd, void *addr, size_t length,
 		ret = errno;
 		goto free;
 	}
-	ret = check_facts(m, why);
-	if (!ret)
-		ret = region_serve(m, pd, why);
+	ret = check_facts(m, why) ?: region_serve(m, pd, why);
 	if (ret)
 		goto dereg;
 	return &m->pub;

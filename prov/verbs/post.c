@@ -179,18 +179,13 @@ static void add_wr(struct rp_post *p, enum ibv_wr_opcode opcode, uint64_t wr_id,
 		   unsigned int flags, uint32_t rkey, uint64_t addr,
 		   struct ibv_sge sge)
 {
-	size_t room = p->room ? 2 * p->room : 16;
-	void *more;
+	void *wrs = rp_array_grow(p->wrs, p->nwrs, &p->room, sizeof(*p->wrs));
 
-	if (p->nwrs == p->room) {
-		more = reallocarray(p->wrs, room, sizeof(*p->wrs));
-		if (!more) {
-			p->err = ENOMEM;
-			return;
-		}
-		p->wrs = more;
-		p->room = room;
+	if (!wrs) {
+		p->err = ENOMEM;
+		return;
 	}
+	p->wrs = wrs;
 	p->wrs[p->nwrs++] = (struct rp_post_wr){
 		.sge = sge,
 		.wr = {.wr_id = wr_id,

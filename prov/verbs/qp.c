@@ -182,19 +182,26 @@ static_assert((int)RP_DESC_GLOBAL == RPMEM_FLUSH_GLOBAL &&
 		      RPMEM_FLUSH_MR == 1,
 	      "core has the same numbers for flushes");
 
+void *rp_array_grow(void *array, size_t n, size_t *room, size_t size)
+{
+	size_t more = *room ? 2 * *room : 16;
+
+	if (n < *room)
+		return array;
+	array = reallocarray(array, more, size);
+	if (array)
+		*room = more;
+	return array;
+}
+
 static bool grow_batch(struct rp_qp *q)
 {
-	size_t room = q->batch_room ? 2 * q->batch_room : 16;
-	void *p;
+	void *p = rp_array_grow(q->batch, q->nbatch, &q->batch_room,
+				sizeof(*q->batch));
 
-	if (q->nbatch < q->batch_room)
-		return true;
-	p = reallocarray(q->batch, room, sizeof(*q->batch));
-	if (!p)
-		return false;
-	q->batch = p;
-	q->batch_room = room;
-	return true;
+	if (p)
+		q->batch = p;
+	return p;
 }
 
 /* Record a slot for an internal work request. Returns its send flags. */

@@ -245,6 +245,9 @@ static inline struct rp_qp *rp_qp_of(struct rpmem_qp *qp)
 	return (struct rp_qp *)qp; /* first member */
 }
 
+/* Make room for entry n of an array that may move. NULL: no memory. */
+void *rp_array_grow(void *array, size_t n, size_t *room, size_t size);
+
 /* --- the real machine --- */
 
 /* Post by the builders of ibv_qp_ex, or by ibv_post_send(). */

@@ -104,11 +104,8 @@ int rp_side_recv(struct ibv_qp *qp, uint64_t wr_id, void *msg, size_t len,
 {
 	struct ibv_sge sge = {
 		.addr = (uintptr_t)msg, .length = (uint32_t)len, .lkey = lkey};
-	struct ibv_recv_wr *bad, wr = {
-					 .wr_id = wr_id,
-					 .sg_list = &sge,
-					 .num_sge = 1,
-				 };
+	struct ibv_recv_wr *bad;
+	struct ibv_recv_wr wr = {.wr_id = wr_id, .sg_list = &sge, .num_sge = 1};
 
 	return ibv_post_recv(qp, &wr, &bad);
 }
@@ -236,9 +233,8 @@ static int side_open(struct rp_qp *q)
 		return ret;
 	p->psn &= PSN_MASK;
 	if (q->access & RPMEM_ACCESS_FLUSH_PERSISTENT) {
-		ret = rp_pd_get(pd, &p->dom);
-		if (!ret)
-			ret = rp_target_new(p->dom, q, &p->target);
+		ret = rp_pd_get(pd, &p->dom)
+			      ?: rp_target_new(p->dom, q, &p->target);
 	}
 	if (!ret)
 		ret = initiator_open(p, pd, q->cq->base);

@@ -353,9 +353,7 @@ int rp_target_connect(struct rp_target *s, const struct rp_route *route,
 	int ret;
 
 	rp_pd_lock(dom);
-	ret = rp_pd_start(dom);
-	if (!ret)
-		ret = rp_side_to_init(s->qp, route, 0);
+	ret = rp_pd_start(dom) ?: rp_side_to_init(s->qp, route, 0);
 	for (unsigned int i = 0; !ret && i < RECVS; i++)
 		ret = rp_side_recv(s->qp, i, s->rx[i], RECV_LEN, s->mr->lkey);
 	/* Skip earlier weakenings: later descriptors take them into account. */

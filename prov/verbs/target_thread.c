@@ -267,10 +267,8 @@ static int dom_new(struct ibv_pd *pd, struct rp_pd **out)
 	dom->host.ops = &rp_target_host_ops;
 	while (!ret && !attr.incarnation)
 		ret = -rp_random(&attr.incarnation, sizeof(attr.incarnation));
-	if (!ret)
-		ret = -rp_agent_new(&attr, &dom->host, &dom->agent);
-	if (!ret)
-		ret = channel_open(dom);
+	ret = ret ?: -rp_agent_new(&attr, &dom->host, &dom->agent)
+			     ?: channel_open(dom);
 	if (ret)
 		dom_delete(dom);
 	else

@@ -244,19 +244,16 @@ static int release_region(struct rp_pre_qp *r, uint32_t rkey)
 {
 	const struct rp_rendezvous m = {.type = RP_RENDEZVOUS_RELEASED,
 					.rkey = rkey};
-	size_t room = r->recalled_room ? 2 * r->recalled_room : 16;
 	void *p;
 
 	/* Each descriptor is recalled once, so RECALLs come to an end. */
 	if (!r->granted)
 		return EBADMSG;
-	if (r->nrecalled == r->recalled_room) {
-		p = reallocarray(r->recalled, room, sizeof(*r->recalled));
-		if (!p)
-			return ENOMEM;
-		r->recalled = p;
-		r->recalled_room = room;
-	}
+	p = rp_array_grow(r->recalled, r->nrecalled, &r->recalled_room,
+			  sizeof(*r->recalled));
+	if (!p)
+		return ENOMEM;
+	r->recalled = p;
 	r->recalled[r->nrecalled++] = rkey;
 	r->granted--;
 	return send_message(r->fd, &m, 0);

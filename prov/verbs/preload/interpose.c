@@ -418,11 +418,9 @@ RP_PUBLIC struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 static int reattach_shim(struct rp_pre_qp *r)
 {
 	struct rpmem_qp *old = r->shim;
-	int ret;
 
 	rp_pre_qp_clear_peer(r);
-	ret = attach_shim(r);
-	return ret ? ret : rpmem_detach_qp(old);
+	return attach_shim(r) ?: rpmem_detach_qp(old);
 }
 
 static int modify_shim_qp(struct rp_pre_qp *r, struct ibv_qp_attr *attr,

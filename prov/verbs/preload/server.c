@@ -173,19 +173,15 @@ static bool reply_to_lookup(struct client *v)
 
 static bool grant_add(struct client *v, uint32_t rkey)
 {
-	size_t room = v->room ? 2 * v->room : 16;
 	void *p;
 
 	for (size_t i = 0; i < v->ngrants; i++)
 		if (v->grants[i].rkey == rkey)
 			return true;
-	if (v->ngrants == v->room) {
-		p = reallocarray(v->grants, room, sizeof(*v->grants));
-		if (!p)
-			return false;
-		v->grants = p;
-		v->room = room;
-	}
+	p = rp_array_grow(v->grants, v->ngrants, &v->room, sizeof(*v->grants));
+	if (!p)
+		return false;
+	v->grants = p;
 	v->grants[v->ngrants++] = (struct client_grant){.rkey = rkey};
 	return true;
 }
