@@ -657,7 +657,7 @@ fabtests_unit_test_shim_post_LDFLAGS = $(shim_ldflags)
 unit_tests += fabtests/unit/test_shim_target
 fabtests_unit_test_shim_target_SOURCES = fabtests/unit/test_shim_target.c $(rc_device)
 fabtests_unit_test_shim_target_LDADD = $(shim_ldadd)
-fabtests_unit_test_shim_target_LDFLAGS = $(shim_ldflags)
+fabtests_unit_test_shim_target_LDFLAGS = $(shim_ldflags) -Wl,--wrap=poll
 
 unit_tests += fabtests/unit/test_shim_ring
 fabtests_unit_test_shim_ring_SOURCES = fabtests/unit/test_shim_ring.c $(rc_device)
@@ -681,7 +681,8 @@ fabtests_unit_test_shim_preload_calls_SOURCES = \
 fabtests_unit_test_shim_preload_calls_CPPFLAGS = $(AM_CPPFLAGS)
 fabtests_unit_test_shim_preload_calls_LDADD = $(shim_ldadd)
 fabtests_unit_test_shim_preload_calls_LDFLAGS = -Wl,--wrap=dlsym \
-	-Wl,--wrap=rp_device_native -Wl,--wrap=rp_builders_supported
+	-Wl,--wrap=rp_device_native -Wl,--wrap=rp_builders_supported \
+	-Wl,--wrap=rp_pre_qp_find
 
 unit_tests += fabtests/unit/test_shim_preload_client
 fabtests_unit_test_shim_preload_client_SOURCES = \

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The target's agent, its thread and side connections, with real peers. */
 #include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +28,17 @@ static void start(void)
 }
 
 TestSuite(shim_target, .init = start, .fini = dev_end);
+
+/* The agent's thread sleeps in poll(), of which this is the last timeout. */
+static atomic_int last_timeout;
+
+int __real_poll(struct pollfd *fds, nfds_t n, int ms);
+int __wrap_poll(struct pollfd *fds, nfds_t n, int ms);
+int __wrap_poll(struct pollfd *fds, nfds_t n, int ms)
+{
+	atomic_store(&last_timeout, ms);
+	return __real_poll(fds, n, ms);
+}
 
 Test(shim_target, durable_when_it_completes)
 {
@@ -475,6 +488,44 @@ Test(shim_target, weakened_fact_fails_the_peers_flushes)
 		dev.at_flush = NULL;
 	}
 	cr_assert_gt(nflushes, 0u);
+	unlink(path);
+}
+
+/* Wait until the agent's thread sleeps for ever, or until a deadline. */
+static bool sleeps(bool for_ever)
+{
+	for (int i = 0; i < 5000; i++) {
+		if (for_ever == (atomic_load(&last_timeout) == -1))
+			return true;
+		usleep(1000);
+	}
+	return false;
+}
+
+/* The facts of a region are watched even if the thread has long been idle. */
+Test(shim_target, registration_wakes_the_sleeping_thread)
+{
+	const struct pair_attr no_region = {.access = 0};
+	const struct rpmem_qp_attr persistent = {.access = PERSISTENT};
+	char path[] = "/tmp/test_shim_target.XXXXXX";
+	struct rpmem_mr *mr;
+	int fd = mkstemp(path);
+
+	cr_assert_geq(fd, 0);
+	close(fd);
+	source_write(path, "memory_controller\n");
+	dev.source = path;
+	pair_open(&p, &no_region);
+	cr_assert_eq(rpmem_detach_qp(p.b.sqp), 0);
+	p.b.sqp = rpmem_attach_qp(p.b.qp, p.b.scq, &persistent);
+	cr_assert_eq(pair_connect_sides(&p), 0);
+	cr_assert(sleeps(true));
+	mr = rpmem_reg_mr(dev_pd(), dev.pmem, DEV_BYTES,
+			  (int)(OPEN | PERSISTENT));
+	cr_assert(mr);
+	cr_assert(sleeps(false));
+	cr_assert_eq(rpmem_dereg_mr(mr), 0);
+	pair_close(&p);
 	unlink(path);
 }
 

@@ -319,6 +319,8 @@ int rp_pd_add(struct rp_pd *dom, struct rp_region *r)
 	ret = r->key ? rp_agent_region_add(dom->agent, r)
 		     : rp_agent_region_add_new_key(dom->agent, r, 0, rp_random);
 	pthread_mutex_unlock(&dom->lock);
+	/* The thread may sleep without a deadline, as nothing was watched. */
+	rp_pd_wake(dom);
 	return -ret;
 }
 
