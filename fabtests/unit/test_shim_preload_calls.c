@@ -17,7 +17,7 @@ static struct verbs_context device = {
 static struct ibv_qp qp;
 static uint32_t given_sge; /* max_send_sge that the device has got */
 static bool device_fails;
-static int destroyed;
+static int destroyed, modified, lookups;
 
 /* --- libibverbs --- */
 
@@ -31,6 +31,15 @@ static int destroy_qp(struct ibv_qp *q)
 {
 	(void)q;
 	destroyed++;
+	return 0;
+}
+
+static int modify_qp(struct ibv_qp *q, struct ibv_qp_attr *attr, int mask)
+{
+	(void)q;
+	(void)attr;
+	(void)mask;
+	modified++;
 	return 0;
 }
 
@@ -49,6 +58,8 @@ void *__wrap_dlsym(void *handle, const char *name)
 		f = (void (*)(void))open_device;
 	else if (!strcmp(name, "ibv_destroy_qp"))
 		f = (void (*)(void))destroy_qp;
+	if (!strcmp(name, "ibv_modify_qp"))
+		f = (void (*)(void))modify_qp;
 	memcpy(&p, &f, sizeof(p));
 	return p;
 }
@@ -110,13 +121,22 @@ bool __wrap_rp_builders_supported(struct ibv_pd *pd, uint64_t ops)
 	return true;
 }
 
+/* The lookup of a queue pair takes the lock of the preload's thread. */
+struct rp_pre_qp *__real_rp_pre_qp_find(struct ibv_qp *q);
+struct rp_pre_qp *__wrap_rp_pre_qp_find(struct ibv_qp *q);
+struct rp_pre_qp *__wrap_rp_pre_qp_find(struct ibv_qp *q)
+{
+	lookups++;
+	return __real_rp_pre_qp_find(q);
+}
+
 static void calls_start(void)
 {
 	device.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
 	device.create_qp_ex = create_qp;
 	device.query_device_ex = query_device;
 	device_fails = false;
-	destroyed = 0;
+	destroyed = modified = lookups = 0;
 	cr_assert_eq(ibv_open_device(NULL), &device.context);
 	cr_assert_neq(device.create_qp_ex, create_qp);
 }
@@ -143,4 +163,21 @@ Test(shim_preload_calls, failed_creation_leaves_the_attributes_as_they_were)
 		cr_assert_eq(attr.send_ops_flags, ops);
 	}
 	cr_assert_eq(destroyed, 1);
+}
+
+/*
+ * The agent's thread fails a queue pair under its lock, which the preload's
+ * thread takes under its own.
+ */
+Test(shim_preload_calls, failing_a_queue_pair_takes_no_lock_of_the_preload)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+
+	cr_assert_eq(ibv_modify_qp(&qp, &attr, IBV_QP_STATE), 0);
+	cr_assert_eq(modified, 1);
+	cr_assert_eq(lookups, 0);
+	attr.qp_state = IBV_QPS_RTS;
+	cr_assert_eq(ibv_modify_qp(&qp, &attr, IBV_QP_STATE), 0);
+	cr_assert_eq(modified, 2);
+	cr_assert_eq(lookups, 1);
 }

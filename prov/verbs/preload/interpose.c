@@ -471,11 +471,14 @@ static int modify_shim_qp(struct rp_pre_qp *r, struct ibv_qp_attr *attr,
 RP_PUBLIC int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr,
 			    int mask)
 {
-	struct rp_pre_qp *r = rp_pre_passthrough ? NULL : rp_pre_qp_find(qp);
-	int ret;
+	struct rp_pre_qp *r;
+	int ret = 0;
 
-	if (rp_pre_passthrough)
+	/* An agent calls this with its lock; the lookup takes ours. */
+	if (rp_pre_passthrough ||
+	    (mask == IBV_QP_STATE && attr->qp_state == IBV_QPS_ERR))
 		return base.modify_qp(qp, attr, mask);
+	r = rp_pre_qp_find(qp);
 	rp_pre_passthrough++;
 	/* A queue pair without flushes may be the target of flushes. */
 	if (!r && (mask & IBV_QP_ACCESS_FLAGS) &&
@@ -483,8 +486,6 @@ RP_PUBLIC int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr,
 	    qp->qp_type == IBV_QPT_RC && rp_pre_ctx_find(qp->context)) {
 		r = qp_new(qp, 0, false);
 		ret = r ? 0 : errno;
-	} else {
-		ret = 0;
 	}
 	if (!ret)
 		ret = r ? modify_shim_qp(r, attr, mask)
