@@ -184,6 +184,62 @@ Test(shim_mr, no_descriptor_for_unready_queue_pairs)
 	pair_close(&p);
 }
 
+static bool is_watched(void)
+{
+	return rp_qp_of(p.b.sqp)->watched_by;
+}
+
+/* Only the agent of its own protection domain can fail a queue pair. */
+Test(shim_mr, descriptor_needs_the_queue_pairs_protection_domain)
+{
+	const struct pair_attr attr = {.access = PERSISTENT};
+	struct rpmem_mr_desc desc;
+	struct rpmem_mr *mr;
+	struct ibv_pd *pd;
+
+	pair_open(&p, &attr);
+	pd = ibv_alloc_pd(dev_pd()->context);
+	mr = rpmem_reg_mr(pd, dev.pmem, DEV_BYTES, (int)(OPEN | PERSISTENT));
+	cr_assert(mr);
+	cr_assert_eq(rpmem_export_mr(mr, p.b.sqp, &desc), EINVAL);
+	cr_assert_eq(rpmem_dereg_mr(mr), 0);
+	/* No queue pair fails for a region without persistent flushes. */
+	mr = rpmem_reg_mr(pd, dev.pmem, DEV_BYTES, (int)OPEN);
+	cr_assert(mr);
+	cr_assert_eq(rpmem_export_mr(mr, p.b.sqp, &desc), 0);
+	cr_assert_eq(rpmem_dereg_mr(mr), 0);
+	ibv_dealloc_pd(pd);
+	pair_close(&p);
+}
+
+/* A weakening fails no queue pair on which no persistent flush succeeds. */
+Test(shim_mr, queue_pairs_without_persistent_flushes_are_not_watched)
+{
+	const struct pair_attr visible = {.access = GLOBAL},
+			       persistent = {.access = PERSISTENT};
+	const struct rpmem_qp_attr attr = {.access = PERSISTENT};
+	struct ibv_qp_attr reset = {.qp_state = IBV_QPS_RESET};
+	struct rpmem_mr_desc desc;
+	struct rpmem_mr *mr;
+
+	pair_open(&p, &visible);
+	mr = register_region(dev.pmem, PERSISTENT);
+	cr_assert(mr);
+	cr_assert_eq(rpmem_export_mr(mr, p.b.sqp, &desc), 0);
+	cr_assert_not(is_watched());
+	cr_assert_eq(rpmem_dereg_mr(mr), 0);
+	pair_close(&p);
+	pair_open(&p, &persistent);
+	cr_assert(is_watched());
+	/* Nor is one that gets no descriptor. */
+	cr_assert_eq(rpmem_detach_qp(p.b.sqp), 0);
+	p.b.sqp = rpmem_attach_qp(p.b.qp, p.b.scq, &attr);
+	ibv_modify_qp(p.b.qp, &reset, IBV_QP_STATE);
+	cr_assert_eq(rpmem_export_mr(p.mr, p.b.sqp, &desc), EINVAL);
+	cr_assert_not(is_watched());
+	pair_close(&p);
+}
+
 /* If deregistration fails, device and agent keep the registration. */
 Test(shim_mr, deregistration_fails)
 {

@@ -186,9 +186,32 @@ RP_PUBLIC int rpmem_export_mr(struct rpmem_mr *mr, struct rpmem_qp *qp,
 	/* Without side connection the agent gets no requests. */
 	const uint64_t key = m->served && q->dom == m->dom ? m->region.key : 0;
 	struct rp_facts f = m->facts;
-	int ret = m->dom ? rp_pd_facts(m->dom, &m->region, key ? NULL : q, &f)
-			 : 0;
-	struct rp_desc d = {
+	struct rp_qp_state end;
+	unsigned int here;
+	struct rp_desc d;
+	bool watch;
+	int ret = q->ops->query(q, &end);
+
+	if (ret)
+		return ret;
+	if (end.state == IBV_QPS_RESET || end.state == IBV_QPS_ERR)
+		return EINVAL;
+	here = rp_desc_from_access(end.access | q->access);
+	if (!end.max_dest_rd_atomic)
+		here &= ~RP_DESC_READ;
+	watch = m->dom && !key && here & RP_DESC_PERSISTENT;
+	if (watch && mr->mr->pd != qp->qp->pd) {
+		rp_log(RP_LOG_WARN,
+		       "no descriptor for queue pair %u: the persistent region "
+		       "has another protection domain",
+		       qp->qp->qp_num);
+		return EINVAL;
+	}
+	if (m->dom)
+		ret = rp_pd_facts(m->dom, &m->region, watch ? q : NULL, &f);
+	if (ret)
+		return ret;
+	d = (struct rp_desc){
 		.addr = m->addr,
 		.length = m->length,
 		.rkey = mr->mr->rkey,
@@ -200,22 +223,11 @@ RP_PUBLIC int rpmem_export_mr(struct rpmem_mr *mr, struct rpmem_qp *qp,
 		.fs_trusted = f.fs_trusted,
 		.limit = f.limit,
 		.region = (uint16_t)m->access,
+		.qp = (uint16_t)here,
+		/* Native flushes need the queue pair's access bits, too. */
+		.native =
+			(uint16_t)(m->native & rp_desc_from_access(end.access)),
 		.key = key,
 	};
-	unsigned int here;
-	struct rp_qp_state end;
-
-	ret = ret ?: q->ops->query(q, &end);
-	if (ret)
-		return ret;
-	if (end.state == IBV_QPS_RESET || end.state == IBV_QPS_ERR)
-		return EINVAL;
-	here = rp_desc_from_access(end.access);
-	/* Native flushes need the queue pair's access bits, too. */
-	d.native = (uint16_t)(m->native & here);
-	here |= rp_desc_from_access(q->access);
-	if (!end.max_dest_rd_atomic)
-		here &= ~RP_DESC_READ;
-	d.qp = (uint16_t)here;
 	return -rp_desc_put(desc->bytes, &d);
 }

@@ -327,25 +327,18 @@ int rp_pd_add(struct rp_pd *dom, struct rp_region *r)
 int rp_pd_facts(struct rp_pd *dom, const struct rp_region *r, struct rp_qp *q,
 		struct rp_facts *facts)
 {
-	int ret = q ? rp_pd_get(dom->pd, &dom) : 0;
-	struct rp_pd *again = NULL;
+	int ret = 0;
 
-	if (ret)
-		return ret;
 	rp_pd_lock(dom);
 	*facts = r->facts;
-	if (q) {
-		again = q->watched_by;
-		if (!again)
+	if (q && !q->watched_by) {
+		ret = rp_pd_start(dom) ?: rp_pd_get(dom->pd, &q->watched_by);
+		if (!ret)
 			LIST_INSERT_HEAD(&dom->watched, q, watch_link);
-		q->watched_by = dom;
-		if (q->since == UINT64_MAX)
-			rp_agent_next_weakened(dom->agent, &q->since);
-		ret = rp_pd_start(dom);
 	}
+	if (q && !ret && q->since == UINT64_MAX)
+		rp_agent_next_weakened(dom->agent, &q->since);
 	pthread_mutex_unlock(&dom->lock);
-	if (again)
-		rp_pd_put(again);
 	return ret;
 }
 
