@@ -327,6 +327,10 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 	struct dev_qp *q = dev_of(qp);
 
 	pthread_mutex_lock(&dev_lock);
+	if (qp->qp_num == dev.stuck_qp && a->qp_state == IBV_QPS_ERR) {
+		pthread_mutex_unlock(&dev_lock);
+		return EIO;
+	}
 	if (mask & IBV_QP_STATE)
 		q->attr.qp_state = qp->state = a->qp_state;
 	if (mask & IBV_QP_ACCESS_FLAGS)

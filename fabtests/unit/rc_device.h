@@ -57,6 +57,7 @@ struct dev {
 	uint32_t late_qp;   /* completions of this QP appear late */
 	int take, take_err; /* the next post accepts .take, then fails */
 	int dereg_err;	    /* result of ibv_dereg_mr() for pmem */
+	uint32_t stuck_qp;  /* moves of this QP to ERR fail */
 	int fail_creation;  /* the n-th creation from now fails */
 	bool idle_agent;    /* the agent's flushes do nothing */
 	unsigned int drains;

@@ -169,6 +169,7 @@ struct rp_qp {
 	struct rp_pd *watched_by; /* fails q, see rp_pd_facts(); or NULL */
 	LIST_ENTRY(rp_qp) watch_link;
 	uint64_t since; /* last weakening in the facts that the peer got */
+	int fail_err;	/* of the last ops->fail() after a weakening */
 	bool is_busy;	/* in cq->busy */
 	LIST_ENTRY(rp_qp) busy;
 	/* Calls since rpmem_wr_start(): first error; slots, oldest first. */

@@ -262,7 +262,7 @@ bool rp_target_signal(struct rp_target *s, enum rp_msg_type type)
 	return ret != -EAGAIN;
 }
 
-bool rp_target_send_weakenings(struct rp_target *s)
+void rp_target_send_weakenings(struct rp_target *s)
 {
 	struct rp_wire_info m = {.status = RP_ST_CLASS};
 	const struct rp_region *r;
@@ -276,15 +276,16 @@ bool rp_target_send_weakenings(struct rp_target *s)
 		snprintf(m.why, sizeof(m.why), "%s", r->why);
 		ret = rp_wire_put_info(msg, sizeof(msg), r->key, &m);
 		ret = send_message(s, msg, (size_t)ret);
-		if (ret == -EAGAIN)
-			return false;
+		if (ret == -EAGAIN) {
+			s->dom->weakenings = UINT64_MAX;
+			return;
+		}
 		if (ret)
 			rp_target_disconnect(s);
 		s->weakenings = n;
 	}
 	if (!s->up)
 		rp_pd_fail_if_weakened(s->dom, s->q);
-	return true;
 }
 
 /* --- one peer --- */

@@ -33,7 +33,7 @@ struct rp_pd {
 	LIST_HEAD(, rp_target) polled;
 	LIST_HEAD(, rp_target) targets; /* all peers */
 	LIST_HEAD(, rp_qp) watched;	/* see rp_pd_facts() */
-	uint64_t weakenings;		/* last one that every peer has got */
+	uint64_t weakenings; /* last one announced; UINT64_MAX: try again */
 	struct rp_spin spin;
 	uint64_t spin_ns;
 	bool has_message; /* a poll received a message */
@@ -91,9 +91,9 @@ bool rp_target_poll_ring(struct rp_target *s);
 /* Send a POLLING or IDLE message. False: no send buffer is free. */
 bool rp_target_signal(struct rp_target *s, enum rp_msg_type type);
 /* Fail q if a region has weakened since its peer got the facts. */
-void rp_pd_fail_if_weakened(const struct rp_pd *dom, struct rp_qp *q);
-/* Send an INFO message per weakening. False: no send buffer is free. */
-bool rp_target_send_weakenings(struct rp_target *s);
+void rp_pd_fail_if_weakened(struct rp_pd *dom, struct rp_qp *q);
+/* Send an INFO message per weakening, as send buffers are free. */
+void rp_target_send_weakenings(struct rp_target *s);
 void rp_target_disconnect(struct rp_target *s);
 
 /* Lock; the thread, which relocks at once, yields to counted waiters. */

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -64,18 +65,25 @@ static void announce_polling(struct rp_pd *dom)
 			s->polling = rp_target_signal(s, RP_MSG_POLLING);
 }
 
-void rp_pd_fail_if_weakened(const struct rp_pd *dom, struct rp_qp *q)
+void rp_pd_fail_if_weakened(struct rp_pd *dom, struct rp_qp *q)
 {
 	uint64_t n = q ? q->since : UINT64_MAX;
+	int ret;
 
 	if (!rp_agent_next_weakened(dom->agent, &n))
 		return;
-	q->since = UINT64_MAX;
-	rp_log(RP_LOG_WARN,
-	       "queue pair %u fails: a region has weakened, and the peer may "
-	       "not have been told; connect the queue pair again",
-	       q->pub.qp->qp_num);
-	q->ops->fail(q);
+	ret = q->ops->fail(q);
+	if (!ret)
+		q->since = UINT64_MAX;
+	else
+		dom->weakenings = UINT64_MAX;
+	if (!ret || ret != q->fail_err)
+		rp_log(RP_LOG_WARN,
+		       "queue pair %u %s%s: a region has weakened, and the "
+		       "peer may not know; connect the queue pair again",
+		       q->pub.qp->qp_num, ret ? "cannot be failed: " : "fails",
+		       ret ? strerror(ret) : "");
+	q->fail_err = ret;
 }
 
 /* Fail queue pairs without INFO; the others get it, as their buffers allow. */
@@ -84,17 +92,15 @@ static void announce_weakenings(struct rp_pd *dom)
 	uint64_t last = UINT64_MAX;
 	struct rp_target *s;
 	struct rp_qp *q;
-	bool all = true;
 
 	rp_agent_next_weakened(dom->agent, &last);
 	if (dom->weakenings == last)
 		return;
+	dom->weakenings = last;
 	LIST_FOREACH (q, &dom->watched, watch_link)
 		rp_pd_fail_if_weakened(dom, q);
 	LIST_FOREACH (s, &dom->targets, link)
-		all &= rp_target_send_weakenings(s);
-	if (all)
-		dom->weakenings = last;
+		rp_target_send_weakenings(s);
 }
 
 /* Send IDLE, after which peers ring the doorbell. False: no send buffer. */
