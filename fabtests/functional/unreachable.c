@@ -259,12 +259,15 @@ static void check_base_error(void)
 {
 	const struct target *a = &targets[NOBODY];
 	char data[64], bytes[8], text[512] = "";
-	struct fi_cq_err_entry bad;
+	struct fi_cq_err_entry bad, none = {0};
 	ssize_t n = -FI_EAGAIN;
 
 	check(fail_write(a), a,
 	      "a write fails, and then a receive is canceled");
 	bad = read_error(a, data, sizeof(data));
+	check(fi_cq_readerr(f.cq, &none, 0) == -FI_EAGAIN &&
+		      is_named(&bad, data, a),
+	      a, "it is still named when the queue has no more errors");
 	if (fi_recv(f.ep, bytes, sizeof(bytes), NULL, FI_ADDR_UNSPEC, &bad) ||
 	    fi_cancel(&f.ep->fid, &bad))
 		bail("a receive");

@@ -198,8 +198,8 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf,
 	q = STAILQ_FIRST(&cq->queue);
 	if (q && !q->failed)
 		q = NULL;
-	cq->last_err_private = q;
 	if (q) {
+		atomic_store(&cq->last_err_private, true);
 		return_error(cq, q, buf);
 		rp_cq_drop_first(cq);
 		if (STAILQ_EMPTY(&cq->queue))
@@ -209,6 +209,8 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf,
 	if (q)
 		return 1;
 	ret = fi_cq_readerr(cq->base, buf, flags);
+	if (ret == 1)
+		atomic_store(&cq->last_err_private, false);
 	if (ret == 1 && atomic_load(&cq->dom->base_has_local_reads))
 		ret = rp_local_filter_error(cq, buf);
 	return ret;
@@ -355,7 +357,7 @@ static const char *cq_strerror(struct fid_cq *fid, int prov_errno,
 	bool ours;
 
 	pthread_mutex_lock(&cq->dom->lock);
-	ours = cq->last_err_private;
+	ours = atomic_load(&cq->last_err_private);
 	/* err_data of the base may be no pointer. */
 	if (!ours || !detail ||
 	    strncmp(detail, RP_DETAIL_START, sizeof(RP_DETAIL_START) - 1))
@@ -365,11 +367,10 @@ static const char *cq_strerror(struct fid_cq *fid, int prov_errno,
 	pthread_mutex_unlock(&cq->dom->lock);
 	if (!ours)
 		return fi_cq_strerror(cq->base, prov_errno, err_data, buf, len);
-	if (buf && len) {
-		snprintf(buf, len, "%s", text);
-		return buf;
-	}
-	return text;
+	if (!buf || !len)
+		return text;
+	snprintf(buf, len, "%s", text);
+	return buf;
 }
 
 struct fi_ops_cq rp_cq_ops = {

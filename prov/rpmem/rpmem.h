@@ -394,7 +394,7 @@ struct rp_cq {
 	atomic_uint private_reads;   /* reads in a row filled by private ones */
 	atomic_uint hot_polls; /* polls left that may skip the base's queue */
 	LIST_HEAD(, rp_local_read) local_reads; /* of local_read.c */
-	bool last_err_private; /* last fi_cq_readerr(): a private entry */
+	atomic_bool last_err_private; /* the last error that was read is ours */
 	char last_detail[RP_DETAIL_LEN]; /* of the last private error */
 	int epfd;  /* epoll descriptor that FI_GETWAIT returns */
 	int ev_fd; /* eventfd of private entries and fi_cq_signal() */

@@ -143,13 +143,13 @@ static bool keep_polling(struct rp_pd *dom, bool came, unsigned int polls)
 static int wait_ms(const struct rp_pd *dom)
 {
 	const uint64_t due = rp_agent_deadline(dom->agent), t = rp_target_now();
+	/* Weakenings that could not be announced are tried again. */
+	const uint64_t most = dom->weakenings == UINT64_MAX ? 400 : 60000;
+	const uint64_t ms = due > t ? (due - t) / NS_PER_MS + 1 : 0;
 
-	if (due == UINT64_MAX)
+	if (due == UINT64_MAX && dom->weakenings != UINT64_MAX)
 		return -1;
-	if (due <= t)
-		return 0;
-	return due - t > 60000 * NS_PER_MS ? 60000
-					   : (int)((due - t) / NS_PER_MS) + 1;
+	return (int)(ms < most ? ms : most);
 }
 
 static void wait_for_event(struct rp_pd *dom)
