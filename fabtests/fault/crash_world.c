@@ -343,8 +343,8 @@ bool may_post(unsigned int i)
 
 static ssize_t post_write(struct node *n, const struct oracle_op *op)
 {
-	const uint64_t to = w.addr + op->off;
-	const uint64_t key = w.known[n->machine];
+	const uint64_t to = w.addr + op->off, key = w.known[n->machine];
+	uint64_t flags = FI_COMMIT_COMPLETE | FI_COMPLETION;
 	struct fi_rma_iov rma = {to, op->len, key};
 	struct iovec iov = {(void *)op->bytes, op->len};
 	struct fi_msg_rma msg = {
@@ -356,12 +356,10 @@ static ssize_t post_write(struct node *n, const struct oracle_op *op)
 		.context = (void *)op,
 	};
 
+	if (op->at == CRASH_WITH_DATA)
+		flags |= FI_REMOTE_CQ_DATA;
 	if (op->kind == CRASH_WRITE_COMMIT)
-		return fi_writemsg(n->ep, &msg,
-				   FI_COMMIT_COMPLETE | FI_COMPLETION |
-					   (op->at == CRASH_WITH_DATA
-						    ? FI_REMOTE_CQ_DATA
-						    : 0));
+		return fi_writemsg(n->ep, &msg, flags);
 	if (w.cell->data)
 		return fi_writedata(n->ep, op->bytes, op->len, NULL, 1, n->peer,
 				    to, key, (void *)op);
@@ -374,28 +372,25 @@ static ssize_t post_atomic(struct node *n, const struct oracle_op *op)
 	static const uint64_t zero; /* the word before the first operation */
 	static uint64_t fetched;
 	const struct fi_ioc compare = {(void *)&zero, 1};
-	struct fi_ioc result = {&fetched, 1};
 	struct fi_rma_ioc rma = {w.addr + op->off, 1, w.known[n->machine]};
-	struct fi_ioc ioc = {(void *)op->bytes, 1};
+	struct fi_ioc ioc = {(void *)op->bytes, 1}, result = {&fetched, 1};
 	const uint64_t flags = FI_COMMIT_COMPLETE | FI_COMPLETION;
-	struct fi_msg_atomic msg = {
+	const struct fi_msg_atomic msg = {
 		.msg_iov = &ioc,
 		.iov_count = 1,
 		.addr = n->peer,
 		.rma_iov = &rma,
 		.rma_iov_count = 1,
 		.datatype = FI_UINT64,
-		.op = FI_ATOMIC_WRITE,
+		.op = op->at == CRASH_CSWAP ? FI_CSWAP : FI_ATOMIC_WRITE,
 		.context = (void *)op,
 	};
 
 	if (op->at == CRASH_FETCH)
 		return fi_fetch_atomicmsg(n->ep, &msg, &result, NULL, 1, flags);
-	if (op->at == CRASH_CSWAP) {
-		msg.op = FI_CSWAP;
+	if (op->at == CRASH_CSWAP)
 		return fi_compare_atomicmsg(n->ep, &msg, &compare, NULL, 1,
 					    &result, NULL, 1, flags);
-	}
 	return fi_atomicmsg(n->ep, &msg, flags);
 }
 

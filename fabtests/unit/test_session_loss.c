@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The session of the initiator: losses, hostile targets, messages for the log.
+/*
+ * The session of the initiator: losses, hostile targets, messages for the log,
+ * idle connections.
  */
 #include <errno.h>
 #include <string.h>
@@ -409,4 +411,112 @@ Test(session, log_messages_describe_the_channel)
 		rp_session_text(bed.s, buf, sizeof(buf));
 		cr_assert_str_eq(strstr(buf, "in use"), cases[i].end);
 	}
+}
+
+/* --- idle --- */
+
+static void start_idle(void)
+{
+	struct rp_session_attr attr = bed_attr();
+
+	bed_stop();
+	attr.idle_ns = 60000 * BED_MS;
+	bed_start(&attr);
+	cr_assert_eq(bed_post_result(op_read(&a, 1, 0, 8)), -EAGAIN);
+	cr_assert_eq(rp_session_deadline(bed.s), bed.now + BED_TIMEOUT);
+	bed_accept();
+	bed.replies = true;
+	/* Progress starts the idle time. */
+	cr_assert_eq(rp_session_deadline(bed.s), 0);
+	bed_progress();
+}
+
+Test(session, idle_connection_is_closed_and_made_again)
+{
+	start_idle();
+	cr_assert_eq(rp_session_deadline(bed.s), bed.now + 60000 * BED_MS);
+	bed_advance_clock(60000 * BED_MS - 1);
+	cr_assert_eq(bed.ncloses, 0);
+	bed_advance_clock(1);
+	cr_assert_eq(bed.ncloses, 1);
+	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
+	cr_assert_eq(rp_session_deadline(bed.s), UINT64_MAX);
+	bed_advance_clock(60000 * BED_MS);
+	bed_open(1);
+	/* The new connection has its own idle time. */
+	bed_progress();
+	cr_assert_eq(bed.ncloses, 1);
+	cr_assert_eq(rp_session_deadline(bed.s), bed.now + 60000 * BED_MS);
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	bed_see();
+	bed_ok();
+	expect_ok(&a);
+}
+
+/* A connection that is closed for want of use ends what it knew of keys. */
+Test(session, idle_close_forgets_refused_keys)
+{
+	start_idle();
+	cr_assert_eq(bed_post_result(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
+	bed_see();
+	bed_info(bed.last->hdr.token, RP_ST_VOLATILE, 0);
+	bed_progress();
+	bed_advance_clock(60000 * BED_MS);
+	cr_assert_eq(bed.ncloses, 1);
+	cr_assert_eq(bed_post_result(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed.hello.key, bed_key(2));
+}
+
+/* The idle time starts anew with each use. */
+Test(session, used_connection_is_not_idle)
+{
+	start_idle();
+	bed_advance_clock(60000 * BED_MS - 1);
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	cr_assert_eq(rp_session_deadline(bed.s), bed.now + BED_TIMEOUT);
+	bed_see();
+	bed_ok();
+	bed_progress();
+	cr_assert_eq(rp_session_deadline(bed.s), bed.now + 60000 * BED_MS);
+	bed_advance_clock(60000 * BED_MS - 1);
+	cr_assert_eq(bed.ncloses, 0);
+	bed_advance_clock(1);
+	cr_assert_eq(bed.ncloses, 1);
+}
+
+/* Closing would poison writes whose placement is not proved. */
+Test(session, idle_close_waits_for_placement)
+{
+	start_idle();
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_done_all();
+	bed_progress();
+	bed_advance_clock(60000 * BED_MS);
+	cr_assert_eq(bed.ncloses, 0);
+	bed_see_kind(RP_CHANNEL_WRITE);
+	bed_see_request(RP_EFFECT_NONE);
+	cr_assert_eq(bed.last->req.nranges, 0);
+	bed_ok();
+	bed_progress();
+	bed_advance_clock(60000 * BED_MS);
+	cr_assert_eq(bed.ncloses, 1);
+	bed_open(1);
+	bed_post(op_commit_one(&b, 1, 0, 4096));
+	bed_see();
+	bed_ok();
+	expect_ok(&b);
+}
+
+Test(session, outstanding_operations_are_not_idle)
+{
+	uint8_t msg[64];
+	int len = rp_wire_put_signal(msg, sizeof(msg), RP_MSG_PROGRESS);
+
+	start_idle();
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	for (int i = 0; i < 100; i++) {
+		bed_receive(msg, (size_t)len);
+		bed_advance_clock(BED_TIMEOUT - 1);
+	}
+	cr_assert_eq(bed.ncloses, 0);
 }
