@@ -320,7 +320,8 @@ int info_stats(const struct info_stats *cfg)
 				: ret ? "no such process"
 				      : "it has no counters: it has registered "
 					"no persistent memory and written to "
-					"none");
+					"none, or is of another release: use "
+					"the fi_rpmem_info of that");
 			break;
 		}
 		ret = print(&all, &before, (double)(now - last) / 1e3, cfg);

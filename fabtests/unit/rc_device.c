@@ -468,11 +468,20 @@ int __wrap_rp_caps_find(struct rp_caps_cfg cfg, const void *addr, size_t len,
 {
 	if (dev.source)
 		free(rp_watch_read(RP_SOURCE_LINE, dev.source, 0));
+	pthread_mutex_lock(&dev_lock);
 	*facts = dev.facts;
+	pthread_mutex_unlock(&dev_lock);
 	if (addr != dev.pmem)
 		facts->memory = RP_MEM_ANON;
 	strcpy(why, "the test says so");
 	return 0;
+}
+
+void dev_set_domain(enum rp_domain domain)
+{
+	pthread_mutex_lock(&dev_lock);
+	dev.facts.domain = domain;
+	pthread_mutex_unlock(&dev_lock);
 }
 
 static void each_line(const void *addr, size_t len, bool *which)

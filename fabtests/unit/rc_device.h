@@ -79,6 +79,8 @@ int dev_write(struct ibv_qp *qp, uint64_t wr_id, uint32_t rkey, size_t off,
 	      size_t len, uint8_t value);
 /* Find the queue pair with this number, which the shim has created. */
 struct ibv_qp *dev_qp_by_number(uint32_t number);
+/* Change dev.facts.domain while the agent's thread may read the facts. */
+void dev_set_domain(enum rp_domain domain);
 /* Execute all requests that were posted under hold. */
 void dev_run(void);
 bool dev_durable(size_t off, size_t len, uint8_t value);

@@ -97,11 +97,12 @@ int __real_poll(struct pollfd *fds, nfds_t n, int ms);
 int __wrap_poll(struct pollfd *fds, nfds_t n, int ms);
 int __wrap_poll(struct pollfd *fds, nfds_t n, int ms)
 {
-	const unsigned int sent = nreplies;
+	unsigned int sent;
 
 	if (!pthread_equal(pthread_self(), test_thread))
 		return __real_poll(fds, n, ms);
 	polls++;
+	sent = nreplies;
 	for (unsigned int i = 0; i < sent; i++)
 		server_send(replies[i].type, replies[i].rkey);
 	nreplies = 0;

@@ -468,7 +468,7 @@ Test(shim_target, weakened_fact_fails_the_peers_flushes)
 		dev.stuck_qp = native ? no_side_num
 				      : peers[PEER_HALF_SIDE].b.qp->qp_num;
 		dev.at_flush = at_flush;
-		dev.facts.domain = RP_DOMAIN_UNKNOWN;
+		dev_set_domain(RP_DOMAIN_UNKNOWN);
 		source_write(path, "nothing\n");
 		for (enum peer k = 0; k < PEER_MAX; k++) {
 			if (k == PEER_NO_SIDE) {
