@@ -250,6 +250,7 @@ void bed_region(struct bed *g, struct bed_region *m, enum rp_method method,
 void bed_region_del(struct bed *g, struct bed_region *m)
 {
 	rp_agent_region_del(g->a, &m->r);
+	rp_watch_free(&m->r.watch);
 	rp_pmem_delete(m->r.pmem);
 	munmap(m->mem, m->npages * BED_PAGE);
 	munmap(m->way, m->npages * BED_PAGE);

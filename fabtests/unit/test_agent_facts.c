@@ -225,6 +225,21 @@ Test(agent_facts, unchanged_sources_are_looked_up_never)
 	expect_class(&file, RP_CLASS_POWER);
 }
 
+/* A region whose deregistration fails is added again. */
+Test(agent_facts, last_region_is_watched_when_it_is_added_again)
+{
+	start(NULL);
+	bed_region_del(&g, &eadr);
+	bed_region_del(&g, &tmpfs);
+	rp_agent_region_del(g.a, &file.r);
+	cr_assert_eq(rp_agent_deadline(g.a), UINT64_MAX);
+	cr_assert_eq(rp_agent_region_add(g.a, &file.r), 0);
+	write_source("bad");
+	file_now.limit = RP_LIMIT_PROCESS;
+	sleep_for(LIMIT);
+	expect_class(&file, RP_CLASS_PROCESS);
+}
+
 /* A file is empty for a moment while it is written anew. */
 Test(agent_facts, change_of_a_moment_is_not_believed)
 {

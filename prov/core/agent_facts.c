@@ -29,7 +29,7 @@ void rp_agent_facts_del(struct rp_agent *a, struct rp_region *r)
 	r->flushing_all = false;
 	if (a->regions.by_key != r || r->hh.next)
 		return;
-	rp_watch_free(&a->watch);
+	rp_watch_merge(&r->watch, &a->watch);
 	rp_watch_free(&a->review_sources);
 }
 

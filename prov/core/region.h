@@ -32,8 +32,9 @@ struct rp_region {
 	struct rp_pmem *pmem;	 /* NULL: not persistent */
 	char why[RP_WHY_LEN];
 	struct rp_stats_region *stats; /* NULL: no agent has the region */
-	struct rp_watch *watch; /* sources of facts; the agent takes them */
-	uint64_t weakened;	/* number of its last loss of class, or 0 */
+	struct rp_watch
+		*watch;	   /* sources of facts, unless the agent has them */
+	uint64_t weakened; /* number of its last loss of class, or 0 */
 	/* The CPU caches have become volatile: flush the region in chunks. */
 	bool flushing_all, chunk_posted;
 	uint64_t flushed_to;
