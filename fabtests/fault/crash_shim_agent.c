@@ -158,7 +158,10 @@ void agent_start(void)
 	rp_ring_init(&w.ring, w.ring_in, NULL);
 	w.side_end.ring_addr = SHIM_RING;
 	w.side_end.ring_rkey = SHIM_RING_RKEY;
-	if (rp_defer_begin(&w.q, &w.side_end, 0xc00c1e, SHIM_SIDE, TIMEOUT))
+	w.has_no_side = w.cell->weakens && w.cell->by_initiator &&
+			!w.cell->no_atomic && choose(w.c, 2);
+	if (!w.has_no_side &&
+	    rp_defer_begin(&w.q, &w.side_end, 0xc00c1e, SHIM_SIDE, TIMEOUT))
 		abort();
 	if (w.cell->weakens)
 		facts_start();

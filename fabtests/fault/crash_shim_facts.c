@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Facts of the target that weaken while a program flushes by the verbs shim:
- * the agent finds the change, and the side connection reports it.
+ * the agent finds the change, and the side connection reports it. Without side
+ * connection the target fails its queue pair.
  */
 #include "config.h"
 
@@ -26,6 +27,8 @@ static char source[32];
 /* The target's end of the side connection, as rp_target_connect() leaves it. */
 static struct rp_pd dom;
 static struct rp_target target;
+/* The target's end of the program's queue pair. */
+static struct rp_qp end;
 
 static void source_write(uint64_t v)
 {
@@ -93,6 +96,16 @@ static int post_info(struct ibv_qp *qp, struct ibv_send_wr *wr,
 	return -say_back((const void *)(uintptr_t)s->addr, s->length, NULL);
 }
 
+static int fail_end(struct rp_qp *q)
+{
+	say("the target fails its queue pair");
+	break_off(IBV_WC_RETRY_EXC_ERR);
+	oracle_notified(&w.o);
+	return 0;
+}
+
+static const struct rp_qp_ops end_ops = {.fail = fail_end};
+
 void facts_start(void)
 {
 	static struct ibv_context context = {.ops.post_send = post_info};
@@ -107,6 +120,8 @@ void facts_start(void)
 		.up = true,
 		.tx_free = (1u << SENDS) - 1,
 	};
+	end = (struct rp_qp){.pub.qp = &w.qp, .ops = &end_ops};
+	rp_agent_next_weakened(w.agent, &end.since);
 }
 
 /*
@@ -130,11 +145,19 @@ static void facts_weaken(void)
 	oracle_weakened(&w.o);
 }
 
+/* Without a side connection INFO cannot reach the initiator. */
+static bool tells_by_failure(void)
+{
+	return w.has_no_side || (w.side_error && w.cell->by_initiator);
+}
+
 static void pass(unsigned int ms)
 {
 	w.now += ms * MS;
-	while (rp_agent_progress(w.agent))
-		;
+	do
+		if (tells_by_failure())
+			rp_pd_fail_if_weakened(&dom, &end);
+	while (rp_agent_progress(w.agent));
 }
 
 /*
@@ -151,9 +174,11 @@ static void facts_notice(void)
 	pass(LIMIT_MS - POLLS * POLL_MS);
 	w.noticed = true;
 	oracle_noticed(&w.o, w.step);
-	if (w.side_error)
-		return;
-	rp_target_send_weakenings(&target);
+	if (!tells_by_failure()) {
+		if (w.side_error)
+			return;
+		rp_target_send_weakenings(&target);
+	}
 	/* A message that is missing where it is needed counts as delivered. */
 	if (!w.informing && !w.cell->lasts)
 		oracle_notified(&w.o);

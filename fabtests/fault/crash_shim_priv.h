@@ -82,6 +82,8 @@ struct shim_world {
 	unsigned int parks;
 	/* A fact has weakened; the target has noticed; its INFO is in w.in. */
 	bool weakened, noticed, informing;
+	/* No side connection: the target fails its queue pair instead. */
+	bool has_no_side;
 	unsigned int offered; /* o.nmust + 1 when a weakening was a choice */
 };
 extern struct shim_world w;
@@ -89,6 +91,8 @@ extern struct shim_world w;
 __attribute__((format(printf, 1, 2))) void say(const char *fmt, ...);
 /* Let the oracle check what a cut now would leave; the result is in w.seen. */
 void check(void);
+/* The queue pair ends; the first request that is not done gets this status. */
+void break_off(enum ibv_wc_status first);
 /* Poll the program's completion queue until it is empty. */
 void look(void);
 void complete(uint64_t wr_id, uint32_t number, int opcode, size_t len,

@@ -191,7 +191,7 @@ static void take_up(void)
 	complete_front();
 }
 
-static void break_off(enum ibv_wc_status first)
+void break_off(enum ibv_wc_status first)
 {
 	w.error = true;
 	for (unsigned int i = 0; i < w.nqueue; i++) {
