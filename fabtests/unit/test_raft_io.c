@@ -214,6 +214,25 @@ Test(raft_io, entries_outside_the_ring_wait_for_the_log)
 	reply(2, 20);
 }
 
+/* The leader would trim its ring: the only place that has the entries. */
+Test(raft_io, entries_that_the_log_has_lost_are_not_kept)
+{
+	struct backend *b = start();
+	struct raft_entry e = {.term = 1, .type = RAFT_COMMAND};
+	struct raft_io_append req;
+
+	receive(1, true, 10, 2);
+	rig.fail_once = -EIO;
+	flush(b);
+	cr_assert_eq(rig.fail_once, 0);
+	reply(0, 0);
+	b->ring_peer = &leader;
+	cr_assert_eq(io.append(&io, &req, &e, 1, append_done), RAFT_IOERR);
+	b->ring_peer = NULL;
+	cr_assert_eq(acked, 1);
+	reply(0, 0);
+}
+
 /* The leader's process has ended, and its next one counts from 1. */
 Test(raft_io, entries_of_a_former_process_are_not_reported_to_the_next_one)
 {

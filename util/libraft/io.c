@@ -411,7 +411,8 @@ static int io_send(struct raft_io *io, struct raft_io_send *req,
 		ring_send(p, f->bytes + WIRE_HEAD, len,
 			  m->append_entries.n_entries, &h);
 	if (m->type == RAFT_IO_APPEND_ENTRIES_RESULT) {
-		if (!b->store.npending && !b->store.flushing) {
+		if (!b->store.npending && !b->store.flushing &&
+		    !b->store.lost) {
 			p->kept = p->seen;
 			p->kept_lsn = p->seen_lsn;
 		}

@@ -216,6 +216,12 @@ int store_pend(struct store *st, const struct raft_entry *entries,
 	size_t room = st->pending_room;
 	struct pending *pending = st->pending;
 
+	if (st->lost) {
+		snprintf(st->errmsg, RAFT_ERRMSG_BUF_SIZE,
+			 "append: an earlier one has failed; start this server "
+			 "again when its pool can be written");
+		return st->lost;
+	}
 	if (reserve(st, n))
 		return RAFT_NOMEM;
 
@@ -255,6 +261,8 @@ static void flush_done(struct job *job, int result)
 	struct store *st = job->arg;
 
 	st->flushing--;
+	if (result)
+		st->lost = raft_code(result);
 	if (!result && st->flushed && f->origin.peer)
 		st->flushed(&f->origin);
 	free(f);

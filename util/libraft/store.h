@@ -45,6 +45,7 @@ struct store {
 	size_t npending, pending_room, pending_bytes;
 	struct origin origin;
 	unsigned int flushing; /* outstanding flushes of pending entries */
+	int lost; /* RAFT_ code: a flush failed, entries of a ring are lost */
 	/* NULL, or called when entries up to an origin are durable. */
 	void (*flushed)(const struct origin *origin);
 	uint64_t number; /* number of the last snapshot */
@@ -82,7 +83,10 @@ int store_term(struct store *st, raft_term term, raft_id vote);
  */
 int store_append(struct store *st, const struct raft_entry *entries,
 		 unsigned int n, struct job *job);
-/* Keep entries that are in a ring pending, until the next store_flush(). */
+/*
+ * Keep entries that are in a ring pending, until the next store_flush(). Fails
+ * once a flush has failed: the log would have a gap.
+ */
 int store_pend(struct store *st, const struct raft_entry *entries,
 	       unsigned int n);
 /* Start to write the pending entries, if there are any. */
