@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -45,6 +46,11 @@ static struct frame_conn *conn; /* the latest connection */
 #define RKEY 4711
 static uint64_t token, requests;
 static uint8_t memory[FALSE_GRANTED];
+/* Shared with the initiator: number of HELLOs, and the last two initiators. */
+static struct {
+	unsigned int n;
+	uint64_t number[2];
+} * hellos;
 
 static size_t make_ack(uint8_t *buf)
 {
@@ -82,6 +88,8 @@ static void take_connection(struct frame_peer *p, struct frame_call *call,
 
 	if (rp_wire_get_hello(data, len, &m))
 		MUST(-FI_EIO);
+	hellos->number[hellos->n % 2] = m.initiator;
+	__atomic_fetch_add(&hellos->n, 1, __ATOMIC_RELEASE);
 	switch (lie->how) {
 	case ACCEPT:
 		conn = frame_accept(p, call, ack, n);
@@ -522,6 +530,52 @@ static const char *info_for_a_terminal(struct duo *d)
 	return close_both(&b);
 }
 
+static unsigned int hellos_seen(void)
+{
+	return __atomic_load_n(&hellos->n, __ATOMIC_ACQUIRE);
+}
+
+/*
+ * Bytes of a write that failed may be under way when its endpoint is closed: by
+ * the number of its session the target closes that connection before it accepts
+ * the next one.
+ */
+static const char *number_of_a_failed_write(struct duo *d)
+{
+	struct fi_cq_tagged_entry e;
+	struct fi_cq_err_entry err;
+	const double end = duo_now() + 10;
+	struct fi_rma_iov r;
+	const char *wrong;
+	struct both b;
+
+	wrong = open_both(d, FALSE_TARGET, &b);
+	if (wrong)
+		return wrong;
+	r = (struct fi_rma_iov){FALSE_ADDR, 64, b.bad.pool_key};
+	for (unsigned int i = 0; i < 2; i++) {
+		POST(&b.s,
+		     commit_post(b.s.ep, &r, 1, b.bad_peer, FI_RPMEM_DURABLE,
+				 FI_RPMEM_CLASS_DEFAULT, NULL, &r));
+		while (hellos_seen() == i && duo_now() < end)
+			(void)fi_cq_read(b.s.cq, &e, 0);
+		MUST(fi_av_remove(b.s.av, &b.bad_peer, 1, 0));
+		if (side_wait(&b.s, &e, &err) ||
+		    err.prov_errno != RP_ST_CANCELED)
+			return "giving up the peer did not end a commit";
+		MUST(fi_close(&b.s.ep->fid));
+		side_endpoint(&b.s, b.s.info);
+		MUST(fi_enable(b.s.ep));
+		side_insert(&b.s, &b.bad);
+		b.bad_peer = b.s.peer;
+	}
+	if (hellos_seen() != 2)
+		FAIL("%u connections", hellos_seen());
+	if (hellos->number[0] != hellos->number[1])
+		return "the next endpoint has another number";
+	return close_both(&b);
+}
+
 static enum who who;
 
 static const char *another_program(struct duo *d)
@@ -567,11 +621,16 @@ int main(int argc, char **argv)
 {
 	static const struct lie truth = {0},
 				at_it = {.what = SILENT, .flood = true},
-				deaf = {.how = DEAF}, closes = {.what = CLOSES},
+				silent = {.what = SILENT}, deaf = {.how = DEAF},
+				closes = {.what = CLOSES},
 				short_result = {.result = 4},
 				long_result = {.result = 16};
 	const char *only = argc > 1 ? argv[1] : NULL;
 
+	hellos = mmap(NULL, sizeof(*hellos), PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (hellos == MAP_FAILED)
+		MUST(-errno);
 	setbuf(stdout, NULL);
 	for (const struct lie *l = false_target_cases; l->name; l++) {
 		set_timeout(l->want == RP_ST_TIMEOUT ||
@@ -591,6 +650,9 @@ int main(int argc, char **argv)
 	one_case(&closes, "an atomic whose connection ends",
 		 check_fetched_length, only);
 	one_case(&at_it, "PROGRESS for ever", progress_for_ever, only);
+	hellos->n = 0;
+	one_case(&silent, "the number of a session whose write failed",
+		 number_of_a_failed_write, only);
 	one_case(&truth, "INFO with terminal control characters",
 		 info_for_a_terminal, only);
 	who = SILENT_PROGRAM;

@@ -282,6 +282,7 @@ static void channel_connected(void *owner, const void *data, size_t len)
 	rp_stats_add(&rp_stats->connections, 1);
 	rp_stats_add(&rp_stats->reconnections, s->was_open);
 	s->was_open = true;
+	s->may_arrive = false; /* the target has closed the earlier one */
 	s->received_any = true;
 	s->idle = false;
 }
@@ -350,6 +351,7 @@ static void connection_end(struct rp_session *s, enum rp_status st,
 		s->channel->flags &= ~(uint32_t)RP_CHANNEL_ABORTS;
 	rp_channel_close(s->channel);
 	s->channel = NULL;
+	s->may_arrive |= !TAILQ_EMPTY(&s->ops) || s->unplaced.n;
 	rp_session_drop(s, st, detail);
 	rp_session_poison_unplaced(s);
 	rp_grants_forget(s, !remembers);
@@ -469,6 +471,11 @@ bool rp_session_has_unplaced(struct rp_session *s)
 	if (s->unplaced.n && s->last_proof < s->last_write)
 		rp_session_fence(s);
 	return s->unplaced.n || s->nstores;
+}
+
+bool rp_session_may_arrive(const struct rp_session *s)
+{
+	return s->may_arrive;
 }
 
 unsigned int rp_session_outstanding(const struct rp_session *s)

@@ -103,6 +103,7 @@ struct rp_session {
 
 	bool received_any; /* a message came since the last progress */
 	bool was_open;	   /* a connection was made before */
+	bool may_arrive;   /* bytes of an earlier one may still arrive */
 	bool idle;	   /* nothing outstanding since idle_at */
 	bool channel_full; /* the channel has had no room */
 	uint64_t alive_at, idle_at;

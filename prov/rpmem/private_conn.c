@@ -624,7 +624,8 @@ void rp_private_close_ep(struct rp_ep *ep)
 	HASH_ITER(hh, ep->peers, q, qnext)
 	{
 		bool dirty = rp_session_outstanding(q->session) ||
-			     rp_session_has_unplaced(q->session);
+			     rp_session_has_unplaced(q->session) ||
+			     rp_session_may_arrive(q->session);
 
 		HASH_DEL(ep->peers, q);
 		rp_session_disconnect(q->session, RP_ST_CANCELED, 0);
