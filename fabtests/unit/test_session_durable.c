@@ -78,6 +78,46 @@ Test(session_op, durable_write_by_delivery)
 	cr_assert_eq(a.out.method, RP_METHOD_DELIVERY);
 }
 
+/*
+ * When data is posted for a commit by the agent, no acknowledgment of delivery
+ * is asked for: delivery is then no method for it, even if the bytes of an
+ * earlier connection are committed before its request has a credit.
+ */
+Test(session_op, write_posted_without_delivery_goes_to_the_agent)
+{
+	uint64_t token;
+
+	bed_open_alone(RP_METHOD_DELIVERY, 0);
+	bed_post(op_write(&a, 1, 0, 4096, RP_LEVEL_VISIBLE));
+	bed_done_all();
+	bed_lose_connection(ECONNRESET);
+	bed_progress();
+	bed.credits = 1;
+	bed_open(1);
+	/* As many ranges of the earlier connection as can be told apart. */
+	for (uint64_t i = 0; i < 1023; i++) {
+		bed_post(
+			op_write(&a, 1, 4096 + i * 8192, 64, RP_LEVEL_DURABLE));
+		bed_done_all();
+		expect_ok(&a);
+	}
+	while (bed_see())
+		;
+	bed_post(op_commit_one(&a, 1, 0, BED_LEN));
+	bed_post(op_write(&b, 1, 64, 64, RP_LEVEL_DURABLE));
+	token = bed_see_request(RP_EFFECT_NONE)->hdr.token;
+	cr_assert(!bed_see_kind(RP_CHANNEL_WRITE)->delivered);
+	bed_see_nothing();
+	bed_done_all();
+	bed_reply(token, RP_ST_OK);
+	expect_ok(&a);
+	expect_pending(&b);
+	bed_see_request(RP_EFFECT_NONE);
+	bed_done_all();
+	bed_ok();
+	expect_ok(&b);
+}
+
 /* The agent replaces a method that channel, initiator or operator exclude. */
 Test(session_op, excluded_method_goes_to_the_agent)
 {

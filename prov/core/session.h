@@ -164,7 +164,8 @@ struct rp_op {
 		uint8_t state;		  /* enum rp_op_state */
 		bool store;		  /* its bytes are inside a REQUEST */
 		bool internal;		  /* the session's, not the program's */
-		bool in_stores;		  /* the session's stores contain it */
+		bool undelivered; /* data was posted without `delivered` */
+		bool in_stores;	  /* the session's stores contain it */
 		bool by_reply;	  /* a region is unreadable: no read as proof */
 		bool effect_sent; /* the target may have executed the effect */
 		bool piece_failed; /* a piece has ended with an error */

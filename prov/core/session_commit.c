@@ -55,7 +55,8 @@ static void set_remote(struct rp_piece *p, const struct rp_grant *g,
 /*
  * The method for a commit of this range: fence, FLUSH or delivery without the
  * agent, or REFUSED: by the agent, which alone executes effects, flushes bytes
- * that its CPU has stored, and reports why a class is not reached.
+ * that its CPU has stored, and reports why a class is not reached. Data posted
+ * for the agent asked for no acknowledgment, which delivery rests on.
  */
 static enum rp_method range_method(const struct rp_op *op,
 				   const struct rp_wire_range *r,
@@ -64,6 +65,7 @@ static enum rp_method range_method(const struct rp_op *op,
 	const struct rp_session *s = op->priv.session;
 
 	if (op->effect || g->without_agent == RP_METHOD_REFUSED ||
+	    (g->without_agent == RP_METHOD_DELIVERY && op->priv.undelivered) ||
 	    g->g.class < op->required || rp_range_needs_agent(s, r))
 		return RP_METHOD_REFUSED;
 	if (g->without_agent == RP_METHOD_NATIVE &&
@@ -119,6 +121,7 @@ static int make_data(struct rp_op *op)
 			g->g.unreadable &&
 			s->channel->flags & RP_CHANNEL_DELIVERS_BY_READ;
 		p->chan.delivered = needs_delivery(op, r, g);
+		op->priv.undelivered |= !p->chan.delivered;
 		p->last_data = i + 1 == op->nranges;
 		set_remote(p, g, r->addr, r->len);
 		if (op->nranges == 1) {
