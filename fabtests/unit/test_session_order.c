@@ -187,6 +187,23 @@ Test(session_order, queries_take_credits)
 	expect_ok(&b);
 }
 
+/* INFO follows no write: a query behind a write leaves it unplaced. */
+Test(session_order, query_proves_no_placement)
+{
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_see_kind(RP_CHANNEL_WRITE);
+	bed_done_all();
+	bed.replies = false;
+	bed_post(op_query(&b, 1));
+	bed_info(bed_see_kind(RP_CHANNEL_SEND)->hdr.token, RP_ST_OK,
+		 bed_key(1));
+	expect_ok(&b);
+	cr_assert(rp_session_has_unplaced(bed.s));
+	bed_see_request(RP_EFFECT_NONE);
+	bed_ok();
+	cr_assert(!rp_session_has_unplaced(bed.s));
+}
+
 Test(session_order, max_commits_bounds_what_is_accepted)
 {
 	for (int i = 0; i < 8; i++)

@@ -346,12 +346,12 @@ static void connection_end(struct rp_session *s, enum rp_status st,
 	s->state = RP_SESSION_CLOSING;
 	s->end_due = false;
 	s->batch = NULL;
+	s->may_arrive |= !TAILQ_EMPTY(&s->ops) || s->unplaced.n;
 	/* Closed on purpose: completed writes must still arrive. */
 	if (st == RP_ST_CANCELED && !detail)
 		s->channel->flags &= ~(uint32_t)RP_CHANNEL_ABORTS;
 	rp_channel_close(s->channel);
 	s->channel = NULL;
-	s->may_arrive |= !TAILQ_EMPTY(&s->ops) || s->unplaced.n;
 	rp_session_drop(s, st, detail);
 	rp_session_poison_unplaced(s);
 	rp_grants_forget(s, !remembers);

@@ -239,7 +239,7 @@ static void mark_posted(struct rp_piece *p)
 		      (p->chan.kind == RP_CHANNEL_READ &&
 		       op->priv.session->channel->flags & RP_CHANNEL_FENCES) ||
 		      p->chan.kind == RP_CHANNEL_FLUSH;
-	if (p->is_proof || p->token)
+	if (p->is_proof || (p->token && op->kind != RP_OP_QUERY))
 		op->priv.session->last_proof = op->priv.seq;
 	if (p->effect && !op->priv.in_stores &&
 	    (rp_op_writes(op) || rp_op_has_then(op)))
