@@ -142,6 +142,12 @@ fabtests_functional_many_peers_SOURCES = fabtests/functional/many_peers.c
 fabtests_functional_many_peers_LDADD = util/libutil.la prov/core/libcore.la \
 	$(FABRIC_LIBS)
 
+check_PROGRAMS += fabtests/functional/late_reader
+TESTS += fabtests/functional/late_reader
+fabtests_functional_late_reader_SOURCES = fabtests/functional/late_reader.c
+fabtests_functional_late_reader_LDADD = util/libutil.la prov/core/libcore.la \
+	$(FABRIC_LIBS)
+
 check_PROGRAMS += fabtests/functional/direct
 TESTS += fabtests/functional/direct
 fabtests_functional_direct_SOURCES = fabtests/functional/direct.c

@@ -18,6 +18,8 @@
 #define IDLE_NS 60000000000ull
 /* Most completions and events handled in one progress call. */
 #define POLL_MAX 64
+/* Most polls in the first progress call after a pause. */
+#define LATE_POLLS 1000
 /* Progress calls without work before a session moves to the idle list. */
 #define IDLE_CALLS 64
 /*
@@ -73,6 +75,7 @@ struct rp_private {
 	struct rp_peers idle; /* sorted by due */
 	struct rp_peers retired;
 	unsigned int nretired;
+	uint64_t progress_at; /* time of the last progress call */
 };
 
 /* --- opening --- */
@@ -705,6 +708,12 @@ bool rp_private_progress(struct rp_dom *dom)
 		return false;
 	if (rp_rc_busy(p->rc))
 		came = rp_rc_poll(p->rc, POLL_MAX);
+	/* After a pause, read all that has come: no peer of it is silent. */
+	if (rp_domain_now(dom) - p->progress_at > p->attr.timeout_ns / 4)
+		for (int i = 0; came && i < LATE_POLLS; i++)
+			if (!rp_rc_poll(p->rc, POLL_MAX))
+				break;
+	p->progress_at = rp_domain_now(dom);
 	if (!TAILQ_EMPTY(&p->idle))
 		came |= progress_idle(p);
 	TAILQ_FOREACH_SAFE(q, &p->busy, link, next)

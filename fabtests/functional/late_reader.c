@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * An initiator that calls nothing for longer than FI_OFI_RPMEM_TIMEOUT, while
+ * two connections get more replies than one poll takes: neither target is
+ * silent.
+ */
+#include "config.h"
+
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <rdma/fi_ext_rpmem.h>
+
+#include "util/fabric.h"
+
+#define PEERS 2
+#define EACH  128u /* writes to each peer */
+#define BYTES 64
+#define LEN   65536
+
+struct card {
+	struct sockaddr_in at;
+	uint64_t base, key;
+};
+
+static struct rp_fabric f;
+static char err[RP_ERR_LEN];
+static fi_addr_t peers[PEERS];
+static struct card card;
+
+static void bail(const char *what, const char *why)
+{
+	printf("Bail out! %s: %s\n", what, why);
+	exit(1);
+}
+
+static void open_fabric(bool target, const char *source)
+{
+	struct rp_fabric_attr attr = {.target = target, .source = source};
+
+	if (rp_fabric_open(&attr, &f, err))
+		bail("endpoint", err);
+}
+
+static void run_target(int fd)
+{
+	size_t len = sizeof(card.at);
+	struct fid_mr *mr;
+	void *pool;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	open_fabric(true, "0.0.0.0");
+	pool = mmap(NULL, LEN, PROT_READ | PROT_WRITE,
+		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (pool == MAP_FAILED || fi_getname(&f.ep->fid, &card.at, &len) ||
+	    fi_mr_reg(f.domain, pool, LEN, FI_REMOTE_WRITE, 0, 0, FI_RMA_PMEM,
+		      &mr, NULL))
+		_exit(1);
+	card.key = fi_mr_key(mr);
+	card.base = f.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR
+			    ? (uintptr_t)pool
+			    : 0;
+	if (write(fd, &card, sizeof(card)) != sizeof(card))
+		_exit(1);
+	for (;;)
+		fi_cq_read(f.cq, NULL, 0);
+}
+
+static ssize_t post_write(unsigned int peer, unsigned int i)
+{
+	static uint8_t bytes[BYTES];
+	struct iovec iov = {bytes, BYTES};
+	struct fi_rma_iov rma = {
+		.addr = card.base + BYTES * (uint64_t)(PEERS * i + peer),
+		.len = BYTES,
+		.key = card.key,
+	};
+	struct fi_msg_rma m = {
+		.msg_iov = &iov,
+		.iov_count = 1,
+		.addr = peers[peer],
+		.rma_iov = &rma,
+		.rma_iov_count = 1,
+	};
+
+	return fi_writemsg(f.ep, &m, FI_COMMIT_COMPLETE);
+}
+
+/* Read completions until n have come. Returns the number of errors. */
+static unsigned int read_entries(unsigned int n)
+{
+	struct fi_cq_err_entry bad = {0};
+	struct fi_cq_entry e;
+	unsigned int errors = 0;
+	ssize_t ret;
+
+	while (n) {
+		ret = fi_cq_read(f.cq, &e, 1);
+		if (ret == -FI_EAGAIN)
+			continue;
+		n--;
+		if (ret == 1)
+			continue;
+		fi_cq_readerr(f.cq, &bad, 0);
+		if (!errors++)
+			printf("# %s\n", fi_cq_strerror(f.cq, bad.prov_errno,
+							bad.err_data, NULL, 0));
+	}
+	return errors;
+}
+
+/* Connect to each peer, and wait for one write. */
+static void connect_all(void)
+{
+	for (unsigned int i = 0; i < PEERS; i++) {
+		struct sockaddr_in at = card.at;
+
+		at.sin_addr.s_addr = htonl(INADDR_LOOPBACK + i);
+		if (fi_av_insert(f.av, &at, 1, &peers[i], 0, NULL) != 1)
+			bail("fi_av_insert", "failed");
+		while (post_write(i, 0) == -FI_EAGAIN)
+			fi_cq_read(f.cq, NULL, 0);
+		if (read_entries(1))
+			bail("a write", "failed");
+	}
+}
+
+int main(void)
+{
+	unsigned int posted = 0, failed;
+	int fds[2];
+
+	setenv("FI_OFI_RPMEM_EMULATE", "1", 1);
+	setenv("FI_OFI_RPMEM_CLASS", "none", 1);
+	setenv("FI_OFI_RPMEM_CREDITS", "256", 1);
+	setenv("FI_OFI_RPMEM_TIMEOUT", "500", 1);
+	unsetenv("FI_PROVIDER");
+	unsetenv("FI_TCP_IFACE");
+	if (pipe(fds))
+		bail("pipe", "failed");
+	if (!fork())
+		run_target(fds[1]);
+	close(fds[1]);
+	if (read(fds[0], &card, sizeof(card)) != sizeof(card))
+		bail("target", "did not start");
+	open_fabric(false, "127.0.0.1");
+	connect_all();
+	for (unsigned int i = 0; i < EACH; i++)
+		for (unsigned int k = 0; k < PEERS; k++)
+			posted += !post_write(k, i);
+	fi_cq_read(f.cq, NULL, 0);
+	usleep(700000);
+	failed = read_entries(posted);
+	printf("# %u writes were posted\n", posted);
+	printf("%sok 1 - replies that waited in sockets count\n1..1\n",
+	       failed || posted < EACH ? "not " : "");
+	return failed || posted < EACH;
+}
