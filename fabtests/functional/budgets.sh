@@ -6,7 +6,7 @@ set -u
 src=${srcdir:-..}
 # Limits of docs/architecture.md. If a goal is not met, its limit is the present
 # value, which cannot grow any more.
-lines_bound=33200 functions_bound=46 files_bound=20 instructions_bound=40
+lines_bound=33197 functions_bound=46 files_bound=20 instructions_bound=25
 # 1 % of the 3,750 that a durable write takes without.
 counting_bound=37
 failed=0 n=0

@@ -200,7 +200,7 @@ static ssize_t post_atomic(struct rp_ep *ep, const struct atomic *c,
 		return post_persistent(ep, c, flags, want);
 	if (flags & FI_COMMIT_COMPLETE)
 		return rp_rma_refuse_ordinary_key();
-	if ((flags & FI_FENCE) || !ep->can_forward)
+	if ((flags & FI_FENCE) || !ep->forward_below)
 		ret = rp_ep_check_order(&ep->fid, m->addr);
 	return ret ? ret : post_to_base(ep, c, flags);
 }
@@ -260,7 +260,7 @@ static ssize_t at_writev(struct fid_ep *fid, const struct fi_ioc *iov,
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 	struct atomic c = {0};
 
-	if (rp_ep_can_forward(ep, key))
+	if (rp_ep_forwards(ep, key))
 		return fi_atomicv(ep->base, iov, desc, count, dest, addr, key,
 				  type, op, context);
 	return post_iov(ep, &c, iov, desc, count, dest, addr, key, type, op,
@@ -297,7 +297,7 @@ static ssize_t at_inject(struct fid_ep *fid, const void *buf, size_t count,
 	if (rp_ep_persistent(ep, key))
 		return post_iov(ep, &c, &iov, NULL, 1, dest, addr, key, type,
 				op, NULL);
-	ret = ep->can_forward ? 0 : rp_ep_check_order(fid, dest);
+	ret = ep->forward_below ? 0 : rp_ep_check_order(fid, dest);
 	return ret ? ret
 		   : fi_inject_atomic(ep->base, buf, count, dest, addr, key,
 				      type, op);
@@ -317,7 +317,7 @@ static ssize_t at_readwritev(struct fid_ep *fid, const struct fi_ioc *iov,
 		.nres = nresult,
 	};
 
-	if (rp_ep_can_forward(ep, key))
+	if (rp_ep_forwards(ep, key))
 		return fi_fetch_atomicv(ep->base, iov, desc, count, resultv,
 					result_desc, nresult, dest, addr, key,
 					type, op, context);
@@ -372,7 +372,7 @@ static ssize_t at_compwritev(struct fid_ep *fid, const struct fi_ioc *iov,
 		.nres = nresult,
 	};
 
-	if (rp_ep_can_forward(ep, key))
+	if (rp_ep_forwards(ep, key))
 		return fi_compare_atomicv(ep->base, iov, desc, count, comparev,
 					  compare_desc, ncompare, resultv,
 					  result_desc, nresult, dest, addr, key,

@@ -47,8 +47,7 @@ void rp_cq_drain_event(struct rp_cq *cq)
 static void enqueue_entry(struct rp_cq *cq, struct rp_cqe *q)
 {
 	STAILQ_INSERT_TAIL(&cq->queue, q, link);
-	atomic_fetch_add(&cq->dom->private_queued, 1);
-	rp_dom_set_quick_reads(cq->dom, 0);
+	rp_cq_set_quick_reads(cq, 0);
 	if (cq->parked)
 		rp_cq_wake(cq);
 }
@@ -79,7 +78,6 @@ void rp_cq_drop_first(struct rp_cq *cq)
 	struct rp_cqe *q = STAILQ_FIRST(&cq->queue);
 
 	STAILQ_REMOVE_HEAD(&cq->queue, link);
-	atomic_fetch_sub(&cq->dom->private_queued, 1);
 	if (q->task)
 		rp_task_put(cq->dom, q->task);
 	else

@@ -41,7 +41,7 @@ static inline ssize_t read_filtered(struct rp_cq *cq, void *buf, size_t count,
 {
 	ssize_t n = read_base(cq, buf, count, src);
 
-	return n > 0 && atomic_load(&cq->dom->base_has_local_reads)
+	return n > 0 && atomic_load(&cq->max_filtered)
 		       ? rp_local_filter_entries(cq, buf, n, src)
 		       : n;
 }
@@ -92,23 +92,21 @@ static ssize_t read_private(struct rp_cq *cq, void *buf, size_t count,
 }
 
 /*
- * Let the next QUICK_READS reads poll only the base's queue. An empty read, a
- * private entry and a kick end that: they store 0 in dom->quick_reads. A
- * concurrent read may overwrite the 0: then the entry or kick is noticed after
- * QUICK_READS reads, or at the first empty one.
+ * Behind an entry of the base let the next QUICK_READS reads poll only the
+ * base's queue. In a domain that is live, a private entry and an empty read end
+ * that: they store 0 in cq->quick_reads. A concurrent read may overwrite the 0:
+ * then the entry is noticed after QUICK_READS reads, or at the first empty one.
  */
-static void begin_quick_reads(struct rp_dom *dom)
-{
-	if (!atomic_load(&dom->private_queued) && !atomic_load(&dom->kicked))
-		rp_dom_set_quick_reads(dom, QUICK_READS);
-}
-
 static __attribute__((noinline)) ssize_t
 read_private_and_base(struct rp_cq *cq, void *buf, size_t count, fi_addr_t *src)
 {
 	bool came = false, turn = false;
 	ssize_t n = -FI_EAGAIN;
 
+	if (!rp_dom_is_live(cq->dom)) {
+		rp_cq_set_quick_reads(cq, QUICK_READS);
+		return read_filtered(cq, buf, count, src);
+	}
 	if (atomic_load(&cq->private_reads) >= MAX_PRIVATE_READS) {
 		turn = true;
 		atomic_store(&cq->private_reads, 0);
@@ -122,7 +120,7 @@ read_private_and_base(struct rp_cq *cq, void *buf, size_t count, fi_addr_t *src)
 		return n;
 	n = read_filtered(cq, buf, count, src);
 	if (n > 0 && !came)
-		begin_quick_reads(cq->dom);
+		rp_cq_set_quick_reads(cq, QUICK_READS);
 	return n;
 }
 
@@ -133,29 +131,32 @@ end_quick_reads(struct rp_cq *cq, void *buf, ssize_t n, fi_addr_t *src)
 	if (n > 0)
 		return rp_local_filter_entries(cq, buf, n, src);
 	if (rp_dom_is_live(cq->dom))
-		rp_dom_set_quick_reads(cq->dom, 0);
+		rp_cq_set_quick_reads(cq, 0);
 	return n;
 }
 
 static inline ssize_t read_queue(struct rp_cq *cq, void *buf, size_t count,
 				 fi_addr_t *src)
 {
-	struct rp_dom *dom = cq->dom;
 	int quick =
-		atomic_load_explicit(&dom->quick_reads, memory_order_relaxed);
+		atomic_load_explicit(&cq->quick_reads, memory_order_relaxed);
+	struct rp_cq *volatile cq_kept;
+	void *volatile buf_kept;
 	ssize_t n;
 
-	if (__builtin_expect(quick <= 0, 0))
+	if (__builtin_expect(--quick < 0, 0))
 		return read_private_and_base(cq, buf, count, src);
-	if (quick != RP_QUICK_ALWAYS)
-		rp_dom_set_quick_reads(dom, quick - 1);
+	rp_cq_set_quick_reads(cq, quick);
+	/* volatile: kept on the stack, so that no register must be saved. */
+	cq_kept = cq;
+	buf_kept = buf;
 	n = read_base(cq, buf, count, src);
-	if (__builtin_expect(
-		    n > 0 && !atomic_load_explicit(&dom->base_has_local_reads,
-						   memory_order_acquire),
-		    1))
+	cq = cq_kept;
+	if (__builtin_expect(n > atomic_load_explicit(&cq->max_filtered,
+						      memory_order_acquire),
+			     1))
 		return n;
-	return end_quick_reads(cq, buf, n, src);
+	return end_quick_reads(cq, buf_kept, n, src);
 }
 
 static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
@@ -211,7 +212,7 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf,
 	ret = fi_cq_readerr(cq->base, buf, flags);
 	if (ret == 1)
 		atomic_store(&cq->last_err_private, false);
-	if (ret == 1 && atomic_load(&cq->dom->base_has_local_reads))
+	if (ret == 1 && atomic_load(&cq->max_filtered))
 		ret = rp_local_filter_error(cq, buf);
 	return ret;
 }

@@ -187,7 +187,6 @@ int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 	dom->auto_progress =
 		info->domain_attr->data_progress == FI_PROGRESS_AUTO;
 	atomic_init(&dom->may_sleep, dom->auto_progress);
-	atomic_init(&dom->quick_reads, RP_QUICK_ALWAYS);
 	LIST_INIT(&dom->cqs);
 	LIST_INIT(&dom->eps);
 	LIST_INIT(&dom->persistent_mrs);

@@ -208,11 +208,13 @@ static int enable_ep(struct rp_ep *ep)
 	return ret;
 }
 
-/* Can calls without flags be forwarded to the base unchanged? */
-static void set_can_forward(struct rp_ep *ep)
+static void set_forward_below(struct rp_ep *ep)
 {
-	ep->can_forward = !(ep->op_flags & FI_COMMIT_COMPLETE) &&
-			  !(ep->msg_order & ORDER_RMA);
+	if ((ep->op_flags & FI_COMMIT_COMPLETE) || (ep->msg_order & ORDER_RMA))
+		ep->forward_below = 0;
+	else
+		ep->forward_below =
+			ep->dom->makes_keys ? RP_KEY_MARK : UINT64_MAX;
 }
 
 static int set_op_flags(struct rp_ep *ep, const uint64_t *arg)
@@ -225,7 +227,7 @@ static int set_op_flags(struct rp_ep *ep, const uint64_t *arg)
 	ret = fi_control(&ep->base->fid, FI_SETOPSFLAG, &flags);
 	if (!ret && (flags & FI_TRANSMIT))
 		ep->op_flags = *arg & ~FI_TRANSMIT;
-	set_can_forward(ep);
+	set_forward_below(ep);
 	return ret;
 }
 
@@ -382,7 +384,7 @@ int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 		ep->msg_order = info->tx_attr->msg_order;
 		ep->orders_messages = ep->msg_order & ORDER_MSG;
 	}
-	set_can_forward(ep);
+	set_forward_below(ep);
 	ep->mark =
 		dom->makes_keys ? RP_KEY_MARK >> RP_KEY_MARK_SHIFT : UINT64_MAX;
 	ep->inject_size = dom->base_info->tx_attr->inject_size;

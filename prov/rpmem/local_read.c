@@ -149,7 +149,7 @@ static ssize_t post_base_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
 	l->task = t;
 	m.context = &l->context;
 	LIST_INSERT_HEAD(&ep->tx_cq->local_reads, l, link);
-	atomic_store(&ep->dom->base_has_local_reads, true);
+	atomic_store(&ep->tx_cq->max_filtered, SSIZE_MAX);
 	ret = fi_readmsg(ep->base, &m, flags | FI_COMPLETION);
 	if (ret) {
 		LIST_REMOVE(l, link);

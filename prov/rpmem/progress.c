@@ -17,7 +17,7 @@
  * sleeper sets `may_sleep`, for good, before it reads the flag; this function
  * sets the flag before it reads `may_sleep` again: so the sleeper sees the
  * flag, or kick_fd is written here, and may then stay readable until the next
- * kick and wake a sleeper in vain. A kick also ends quick reads (cq_read.c).
+ * kick and wake a sleeper in vain.
  */
 void rp_domain_kick(struct rp_dom *dom)
 {
@@ -26,7 +26,6 @@ void rp_domain_kick(struct rp_dom *dom)
 	if (sleeps)
 		eventfd_write(dom->kick_fd, 1);
 	atomic_store(&dom->kicked, true);
-	rp_dom_set_quick_reads(dom, 0);
 	if (!sleeps && atomic_load(&dom->may_sleep))
 		eventfd_write(dom->kick_fd, 1);
 }

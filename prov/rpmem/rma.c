@@ -250,7 +250,7 @@ static ssize_t write_any(struct rp_ep *ep, const struct fi_msg_rma *msg,
 		return post_write(ep, msg, flags | implicit_flags, want);
 	if (flags & FI_COMMIT_COMPLETE)
 		return rp_rma_refuse_ordinary_key();
-	if ((flags & FI_FENCE) || !ep->can_forward)
+	if ((flags & FI_FENCE) || !ep->forward_below)
 		ret = rp_ep_check_order(&ep->fid, msg->addr);
 	return ret ? ret : fi_writemsg(ep->base, msg, flags);
 }
@@ -296,7 +296,7 @@ static ssize_t rma_writev(struct fid_ep *fid, const struct iovec *iov,
 {
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
-	if (rp_ep_can_forward(ep, key))
+	if (rp_ep_forwards(ep, key))
 		return fi_writev(ep->base, iov, desc, count, dest, addr, key,
 				 context);
 	return write_iov(ep, iov, desc, count, 0, dest, addr, key, context,
@@ -319,7 +319,7 @@ static ssize_t rma_write(struct fid_ep *fid, const void *buf, size_t len,
 {
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
-	if (rp_ep_can_forward(ep, key))
+	if (rp_ep_forwards(ep, key))
 		return fi_write(ep->base, buf, len, desc, dest, addr, key,
 				context);
 	return write_one(fid, buf, len, desc, dest, addr, key, context);
@@ -332,7 +332,7 @@ static ssize_t rma_writedata(struct fid_ep *fid, const void *buf, size_t len,
 	struct iovec iov = {.iov_base = (void *)buf, .iov_len = len};
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
-	if (rp_ep_can_forward(ep, key))
+	if (rp_ep_forwards(ep, key))
 		return fi_writedata(ep->base, buf, len, desc, data, dest, addr,
 				    key, context);
 	return write_iov(ep, &iov, &desc, 1, data, dest, addr, key, context,
@@ -350,7 +350,7 @@ static ssize_t rma_inject(struct fid_ep *fid, const void *buf, size_t len,
 	if (rp_ep_persistent(ep, key))
 		return write_iov(ep, &iov, NULL, 1, 0, dest, addr, key, NULL,
 				 FI_INJECT, false);
-	ret = ep->can_forward ? 0 : rp_ep_check_order(fid, dest);
+	ret = ep->forward_below ? 0 : rp_ep_check_order(fid, dest);
 	return ret ? ret : fi_inject_write(ep->base, buf, len, dest, addr, key);
 }
 
@@ -365,7 +365,7 @@ static ssize_t rma_injectdata(struct fid_ep *fid, const void *buf, size_t len,
 	if (rp_ep_persistent(ep, key))
 		return write_iov(ep, &iov, NULL, 1, data, dest, addr, key, NULL,
 				 FI_INJECT | FI_REMOTE_CQ_DATA, false);
-	ret = ep->can_forward ? 0 : rp_ep_check_order(fid, dest);
+	ret = ep->forward_below ? 0 : rp_ep_check_order(fid, dest);
 	return ret ? ret
 		   : fi_inject_writedata(ep->base, buf, len, data, dest, addr,
 					 key);
@@ -391,7 +391,7 @@ static ssize_t rma_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 		pthread_mutex_unlock(&ep->dom->lock);
 		return ret;
 	}
-	if ((flags & FI_FENCE) || !ep->can_forward)
+	if ((flags & FI_FENCE) || !ep->forward_below)
 		ret = rp_ep_check_order(fid, msg->addr);
 	return ret ? ret : fi_readmsg(ep->base, msg, flags);
 }
@@ -413,7 +413,7 @@ static ssize_t rma_readv(struct fid_ep *fid, const struct iovec *iov,
 		.context = context,
 	};
 
-	if (rp_ep_can_forward(ep, key))
+	if (rp_ep_forwards(ep, key))
 		return fi_readv(ep->base, iov, desc, count, src, addr, key,
 				context);
 	for (size_t i = 0; i < count; i++)
@@ -428,7 +428,7 @@ static ssize_t rma_read(struct fid_ep *fid, void *buf, size_t len, void *desc,
 	struct iovec iov = {.iov_base = buf, .iov_len = len};
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
-	if (rp_ep_can_forward(ep, key))
+	if (rp_ep_forwards(ep, key))
 		return fi_read(ep->base, buf, len, desc, src, addr, key,
 			       context);
 	return rma_readv(fid, &iov, &desc, 1, src, addr, key, context);

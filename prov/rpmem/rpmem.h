@@ -184,12 +184,6 @@ struct rp_dom {
 	 * a program's on the descriptor of a queue or counter.
 	 */
 	atomic_bool may_sleep;
-	/* How many more reads of queues poll only the base's queue. */
-#define RP_QUICK_ALWAYS INT_MAX /* initial value, until the domain is live */
-	atomic_int quick_reads;
-	atomic_uint private_queued; /* private entries in all queues */
-	/* True once the base's queues may hold entries of local_read.c. */
-	atomic_bool base_has_local_reads;
 	atomic_bool kicked; /* rp_domain_kick() was called */
 	uint64_t timer_due;
 	uint64_t last_now; /* newest time read: it never goes back */
@@ -203,10 +197,6 @@ struct rp_dom {
 };
 int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 		   struct fid_domain **dom, void *context);
-static inline void rp_dom_set_quick_reads(struct rp_dom *dom, int reads)
-{
-	atomic_store_explicit(&dom->quick_reads, reads, memory_order_relaxed);
-}
 static inline bool rp_dom_is_live(const struct rp_dom *dom)
 {
 	return atomic_load_explicit(&dom->live, memory_order_relaxed);
@@ -388,6 +378,9 @@ struct rp_cq {
 	struct fid_cq fid;
 	struct rp_dom *dom;
 	struct fid_cq *base;
+	atomic_int quick_reads; /* next reads that poll only the base's queue */
+	/* SSIZE_MAX once base may hold local_read.c's entries; until then 0. */
+	_Atomic ssize_t max_filtered;
 	size_t size; /* bytes per entry of the program's format */
 	enum fi_wait_obj wait_obj;
 	STAILQ_HEAD(, rp_cqe) queue; /* private entries, guarded by dom->lock */
@@ -427,6 +420,10 @@ void rp_cq_wake(struct rp_cq *cq);
 void rp_cq_drain_event(struct rp_cq *cq);
 /* With dom->lock: remove and free the first private entry, which was read. */
 void rp_cq_drop_first(struct rp_cq *cq);
+static inline void rp_cq_set_quick_reads(struct rp_cq *cq, int reads)
+{
+	atomic_store_explicit(&cq->quick_reads, reads, memory_order_relaxed);
+}
 /* Is this a queue of ofi_rpmem, not of a passthrough domain? */
 static inline bool rp_fid_is_cq(const struct fid *fid)
 {
@@ -523,8 +520,9 @@ struct rp_ep {
 	uint64_t op_flags; /* program's default transmit flags */
 	/* Top bits of persistent keys; UINT64_MAX: program makes the keys. */
 	uint64_t mark;
-	bool selective;	  /* FI_SELECTIVE_COMPLETION on tx_cq */
-	bool can_forward; /* calls without flags can go to the base */
+	/* Calls without flags on lower keys are the base's; 0: none are. */
+	uint64_t forward_below;
+	bool selective; /* FI_SELECTIVE_COMPLETION on tx_cq */
 	bool enabled;
 	bool connected; /* FI_EP_MSG: FI_CONNECTED was read */
 	size_t inject_size;
@@ -563,10 +561,10 @@ static inline bool rp_ep_persistent(const struct rp_ep *ep, uint64_t key)
 {
 	return key >> RP_KEY_MARK_SHIFT == ep->mark;
 }
-/* Can a call without flags on this key be forwarded to the base unchanged? */
-static inline bool rp_ep_can_forward(const struct rp_ep *ep, uint64_t key)
+/* Is a call without flags on this key forwarded to the base unchanged? */
+static inline bool rp_ep_forwards(const struct rp_ep *ep, uint64_t key)
 {
-	return !rp_ep_persistent(ep, key) && ep->can_forward;
+	return key < ep->forward_below;
 }
 /* Operation flags that apply to calls without a flags argument. */
 static inline uint64_t rp_ep_flags(const struct rp_ep *ep)
