@@ -311,8 +311,9 @@ static ssize_t post_one(struct sim_channel *fc, struct rp_channel_op *op)
 	return -FI_EINVAL;
 }
 
-static int sim_post(struct rp_rc_channel *c, struct rp_channel_op *ops[], int n)
+static int sim_post(struct rp_channel *base, struct rp_channel_op *ops[], int n)
 {
+	struct rp_rc_channel *c = (struct rp_rc_channel *)base;
 	struct sim_channel *fc = sim_channel(c);
 	ssize_t ret = 0;
 	int i;

@@ -118,6 +118,15 @@ static int report_all(struct rp_rc *rc)
 	return n;
 }
 
+static const struct rp_channel_ops channel_ops;
+
+/* Set the state, and the operations in this state: the backend's post if UP. */
+static void set_state(struct rp_rc_channel *c, enum rp_rc_state state)
+{
+	c->state = state;
+	c->base.ops = state == RP_RC_UP ? &c->rc->up_ops : &channel_ops;
+}
+
 /* --- the end of a channel --- */
 
 void rp_rc_end_channel(struct rp_rc_channel *c, int err, const void *data,
@@ -128,7 +137,7 @@ void rp_rc_end_channel(struct rp_rc_channel *c, int err, const void *data,
 	if (c->state > RP_RC_UP)
 		return;
 	rc->connecting -= c->state == RP_RC_CONNECTING;
-	c->state = RP_RC_ENDING;
+	set_state(c, RP_RC_ENDING);
 	c->err = err > 0 ? err : EIO;
 	if (len && len <= RP_RC_CM_DATA && (c->data = malloc(len))) {
 		memcpy(c->data, data, len);
@@ -178,7 +187,7 @@ static void report_loss(struct rp_rc_channel *c)
 
 	TAILQ_REMOVE(&rc->ending, c, link);
 	TAILQ_INSERT_TAIL(&rc->channels, c, link);
-	c->state = RP_RC_ENDED;
+	set_state(c, RP_RC_ENDED);
 	channel_shut(c);
 	report_all(rc);
 	if (c->state == RP_RC_ENDED)
@@ -227,7 +236,7 @@ static void channel_close(struct rp_channel *base)
 		TAILQ_REMOVE(&rc->channels, c, link);
 	rc->connecting -= c->state == RP_RC_CONNECTING;
 	rc->nchannels--;
-	c->state = RP_RC_CLOSED;
+	set_state(c, RP_RC_CLOSED);
 	TAILQ_INSERT_TAIL(&rc->dead, c, link);
 	channel_shut(c);
 	messages_drop(rc, c);
@@ -242,21 +251,18 @@ static void channel_close(struct rp_channel *base)
 
 /* --- channels --- */
 
-/* Post to the backend; an ended channel accepts operations and fails them. */
+/* Post to a channel that is not UP: one that has ended fails operations. */
 static int channel_post(struct rp_channel *base, struct rp_channel_op *ops[],
 			int n)
 {
 	struct rp_rc_channel *c = (struct rp_rc_channel *)base;
-	struct rp_rc *rc = c->rc;
 
-	if (c->state == RP_RC_UP)
-		return rc->ops->post(c, ops, n);
 	if (c->state == RP_RC_CONNECTING || c->state == RP_RC_CLOSED)
 		return 0;
 	for (int i = 0; i < n; i++)
 		if (!ops[i]->inject) {
 			rp_rc_add_posted(c, ops[i]);
-			rp_rc_complete_op(rc, ops[i], ENOTCONN);
+			rp_rc_complete_op(c->rc, ops[i], ENOTCONN);
 		}
 	return n;
 }
@@ -275,7 +281,6 @@ struct rp_rc_channel *rp_rc_channel_new(struct rp_rc *rc,
 	if (!c)
 		return NULL;
 	c->base = (struct rp_channel){
-		.ops = &channel_ops,
 		.events = events,
 		.owner = owner,
 		.flags = rc->flags,
@@ -293,12 +298,12 @@ int rp_rc_channel_start(struct rp_rc_channel *c, enum rp_rc_state state,
 	struct rp_rc *rc = c->rc;
 
 	if (ret) {
-		c->state = RP_RC_CLOSED;
+		set_state(c, RP_RC_CLOSED);
 		channel_shut(c);
 		channel_free(c);
 		return ret;
 	}
-	c->state = state;
+	set_state(c, state);
 	rc->connecting += state == RP_RC_CONNECTING;
 	rc->nchannels++;
 	TAILQ_INSERT_TAIL(&rc->channels, c, link);
@@ -369,7 +374,7 @@ void rp_rc_set_connected(struct rp_rc_channel *c, const void *data, size_t len)
 	if (c->state != RP_RC_CONNECTING)
 		return;
 	c->rc->connecting--;
-	c->state = RP_RC_UP;
+	set_state(c, RP_RC_UP);
 	c->base.events->connected(c->base.owner, data, len);
 }
 
@@ -393,6 +398,7 @@ int rp_rc_open(const struct rp_rc_attr *attr, struct rp_rc **out, char *why,
 		return -ENOMEM;
 	rc->connector.ops = &connector_ops;
 	rc->ops = ops;
+	rc->up_ops = (struct rp_channel_ops){ops->post, channel_close};
 	rc->attr = *attr;
 	TAILQ_INIT(&rc->done);
 	TAILQ_INIT(&rc->channels);

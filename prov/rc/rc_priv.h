@@ -78,6 +78,7 @@ TAILQ_HEAD(rp_rc_recvs, rp_rc_recv);
 struct rp_rc {
 	struct rp_connector connector;
 	const struct rp_rc_ops *ops;
+	struct rp_channel_ops up_ops; /* of channels that are UP */
 	struct rp_rc_attr attr;
 	int epfd; /* epoll set of rp_rc_fd(); -1: no attr.waits */
 	/* The next four are set by ops->open(). */
@@ -136,12 +137,11 @@ struct rp_rc_ops {
 	void (*reject)(struct rp_rc *rc, void *handle, const void *data,
 		       size_t len);
 	/*
-	 * Post as rp_channel_post() does, on a channel that is UP. It calls
+	 * rp_channel_post() calls it on a channel that is UP. It calls
 	 * rp_rc_add_posted() for each posted operation, and
 	 * rp_rc_fail_op() for one that the device has refused.
 	 */
-	int (*post)(struct rp_rc_channel *c, struct rp_channel_op *ops[],
-		    int n);
+	int (*post)(struct rp_channel *c, struct rp_channel_op *ops[], int n);
 	/*
 	 * Destroy the connection; called once, also after a failed connect().
 	 * When shut() returns, the device uses no memory of the connection, and

@@ -180,7 +180,7 @@ struct tcp_mr *rp_tcp_find_mr(struct tcp_rc *f, const struct tcp_head *h,
 
 /* --- rc_tcp_send.c --- */
 
-int rp_tcp_post(struct rp_rc_channel *c, struct rp_channel_op *ops[], int n);
+int rp_tcp_post(struct rp_channel *base, struct rp_channel_op *ops[], int n);
 /*
  * Send or queue DATA with bytes of mr, and PLACED for t->placed_due WRITEs. 0,
  * or ENOBUFS: the peer leaves too many replies unread.

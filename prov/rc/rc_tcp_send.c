@@ -167,8 +167,9 @@ static bool has_post_room(const struct tcp_channel *t, unsigned int more)
 	       t->nqueued + more < RP_RC_DEPTH;
 }
 
-int rp_tcp_post(struct rp_rc_channel *c, struct rp_channel_op *ops[], int n)
+int rp_tcp_post(struct rp_channel *base, struct rp_channel_op *ops[], int n)
 {
+	struct rp_rc_channel *c = (struct rp_rc_channel *)base;
 	struct tcp_channel *t = tcp_channel(c);
 	struct tcp_frame f[BATCH];
 	unsigned int frames;

@@ -121,7 +121,7 @@ int rp_verbs_reg(struct rp_rc *rc, void *buf, size_t len, unsigned int access,
 
 /* Return a copy to the free list; NULL: no-op. */
 void rp_verbs_copy_put(struct rp_verbs_rc *v, struct rp_verbs_copy *copy);
-int rp_verbs_post(struct rp_rc_channel *c, struct rp_channel_op *ops[], int n);
+int rp_verbs_post(struct rp_channel *base, struct rp_channel_op *ops[], int n);
 int rp_verbs_post_recv(struct rp_rc *rc, struct rp_rc_recv *r);
 int rp_verbs_poll(struct rp_rc *rc, int max);
 int rp_verbs_trywait(struct rp_rc *rc);

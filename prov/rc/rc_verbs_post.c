@@ -313,13 +313,13 @@ static int post_some(struct rp_verbs_channel *c, struct rp_channel_op *ops[],
 	return 1;
 }
 
-int rp_verbs_post(struct rp_rc_channel *base, struct rp_channel_op *ops[],
-		  int n)
+int rp_verbs_post(struct rp_channel *base, struct rp_channel_op *ops[], int n)
 {
-	struct rp_verbs_channel *c = rp_verbs_channel_of(base);
+	struct rp_verbs_channel *c =
+		rp_verbs_channel_of((struct rp_rc_channel *)base);
 	int done = 0, got = 1;
 
-	while (base->state == RP_RC_UP && got && done < n) {
+	while (c->c.state == RP_RC_UP && got && done < n) {
 		got = post_some(c, ops + done, n - done);
 		done += got;
 	}
