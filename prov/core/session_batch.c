@@ -34,14 +34,14 @@ static void batch_done(struct rp_op *op, const struct rp_outcome *out)
 }
 
 /*
- * May the write wait to be coalesced? Only if each commit to the region needs
- * the agent anyway, and not with LOCAL_MR: an RDMA device writes many small
- * ranges faster than the target's CPU stores them.
+ * May the plain write wait to be coalesced? Only if each commit to the region
+ * needs the agent anyway, and not with LOCAL_MR: an RDMA device writes many
+ * small ranges faster than the target's CPU stores them.
  */
 bool rp_session_may_coalesce(struct rp_session *s, const struct rp_op *op)
 {
-	if (op->kind != RP_OP_WRITE || op->level || op->effect ||
-	    op->nranges > 1 || op->priv.bytes > MAX_COALESCED ||
+	if (op->kind != RP_OP_WRITE || op->effect || op->nranges > 1 ||
+	    op->priv.bytes > MAX_COALESCED ||
 	    op->priv.bytes > s->attr.inline_max ||
 	    s->channel->flags & RP_CHANNEL_LOCAL_MR)
 		return false;

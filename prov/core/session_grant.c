@@ -4,12 +4,10 @@
 
 #include "core/session_priv.h"
 
-struct rp_grant *rp_grant_find(struct rp_session *s, uint64_t key)
+struct rp_grant *rp_grant_search(struct rp_session *s, uint64_t key)
 {
-	struct rp_grant *g = s->last_grant;
+	struct rp_grant *g;
 
-	if (g && g->key == key)
-		return g;
 	HASH_FIND(hh, s->grants, &key, sizeof(key), g);
 	if (g)
 		s->last_grant = g;

@@ -10,13 +10,6 @@ _Static_assert(RP_OP_QUERY < RP_STATS_KINDS, "no counter of a kind");
 
 void (*rp_op_on_state)(enum rp_op_state from, enum rp_op_state to);
 
-bool rp_op_is_limited(const struct rp_op *op)
-{
-	return op->kind == RP_OP_COMMIT || op->kind == RP_OP_ATOMIC ||
-	       op->kind == RP_OP_QUERY || op->effect ||
-	       op->level == RP_LEVEL_DURABLE;
-}
-
 /* Does the operation make the target's CPU store? */
 static bool is_cpu_store(const struct rp_op *op)
 {
@@ -155,7 +148,7 @@ void rp_op_end(struct rp_op *op)
 }
 
 /* End the operation if everything is posted and every reply has arrived. */
-static void end_if_complete(struct rp_op *op)
+static inline void end_if_complete(struct rp_op *op)
 {
 	const bool failed = op->priv.out.status != RP_ST_OK;
 
@@ -212,7 +205,8 @@ static bool post_op(struct rp_op *op)
 		if (drop_if_failed(op))
 			return true;
 		if (op->priv.state == RP_OP_QUEUED &&
-		    (op == s->batch || rp_op_conflicts(op)))
+		    (op == s->batch ||
+		     (!LIST_EMPTY(&s->stores) && rp_op_conflicts(op))))
 			return false;
 		ret = rp_commit_make_pieces(op);
 		if (ret == -ENOMEM) {

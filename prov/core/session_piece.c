@@ -97,7 +97,7 @@ static void piece_done(struct rp_channel_op *chan, int err)
 	}
 }
 
-struct rp_piece *rp_piece_new(struct rp_op *op)
+inline struct rp_piece *rp_piece_new(struct rp_op *op)
 {
 	struct rp_piece *p = op->priv.piece;
 	bool heap = false;

@@ -201,7 +201,7 @@ static int accept_ready(struct rp_session *s, struct rp_op *op)
 	st = status_by_grants(s, op, &range);
 	if (st != RP_ST_OK)
 		return accept_failed(s, op, st, 0, range);
-	if (rp_session_may_coalesce(s, op))
+	if (!op->level && rp_session_may_coalesce(s, op))
 		return rp_session_coalesce(s, op);
 	op->priv.store = is_inline(s, op);
 	if (copy_operands(op) || (rp_op_writes(op) && rp_write_record(s, op))) {
@@ -224,6 +224,16 @@ static int accept_ready(struct rp_session *s, struct rp_op *op)
 	return 0;
 }
 
+/* The usual case of rp_session_ready(): one key, the last one looked up. */
+static bool is_ready(const struct rp_session *s, const struct rp_op *op)
+{
+	const struct rp_grant *g = s->last_grant;
+
+	return s->state == RP_SESSION_OPEN && !s->end_due && !s->failure &&
+	       op->nranges == 1 && !op->effect && g &&
+	       g->key == op->ranges[0].key && g->state == RP_GRANT_GIVEN;
+}
+
 int rp_session_post(struct rp_session *s, struct rp_op *op)
 {
 	uint64_t range = 0;
@@ -234,7 +244,7 @@ int rp_session_post(struct rp_session *s, struct rp_op *op)
 	ret = check_op(op);
 	if (ret)
 		return ret;
-	ret = rp_session_ready(s, op, &range, &detail);
+	ret = is_ready(s, op) ? 0 : rp_session_ready(s, op, &range, &detail);
 	if (ret > 0)
 		return accept_failed(s, op, (enum rp_status)ret, detail, range);
 	return ret ? ret : accept_ready(s, op);

@@ -112,7 +112,13 @@ struct rp_session {
 /* --- session_grant.c --- */
 
 /* Find the entry of the key; NULL: none was requested on this connection. */
-struct rp_grant *rp_grant_find(struct rp_session *s, uint64_t key);
+struct rp_grant *rp_grant_search(struct rp_session *s, uint64_t key);
+static inline struct rp_grant *rp_grant_find(struct rp_session *s, uint64_t key)
+{
+	struct rp_grant *g = s->last_grant;
+
+	return g && g->key == key ? g : rp_grant_search(s, key);
+}
 /* Find or make the entry of the key; NULL: no memory. */
 struct rp_grant *rp_grant_get(struct rp_session *s, uint64_t key);
 void rp_grant_free(struct rp_session *s, struct rp_grant *g);
@@ -148,7 +154,12 @@ static inline void rp_op_set_state(struct rp_op *op, enum rp_op_state state)
 /* Must be called before any other use of an operation. */
 void rp_op_init(struct rp_session *s, struct rp_op *op);
 /* Does attr.max_commits limit the number of operations like this? */
-bool rp_op_is_limited(const struct rp_op *op);
+static inline bool rp_op_is_limited(const struct rp_op *op)
+{
+	return op->kind == RP_OP_COMMIT || op->kind == RP_OP_ATOMIC ||
+	       op->kind == RP_OP_QUERY || op->effect ||
+	       op->level == RP_LEVEL_DURABLE;
+}
 /* Accept the operation: done() will follow. */
 void rp_op_accept(struct rp_session *s, struct rp_op *op);
 /* Accept and post an internal operation of the session. */
@@ -168,7 +179,7 @@ bool rp_session_call_done(struct rp_session *s);
 
 /* --- session_batch.c --- */
 
-/* May the write wait to be coalesced into one REQUEST? */
+/* May a write of level 0 wait to be coalesced into one REQUEST? */
 bool rp_session_may_coalesce(struct rp_session *s, const struct rp_op *op);
 /* Accept the write into the batch. 0 or -ENOMEM. */
 int rp_session_coalesce(struct rp_session *s, struct rp_op *op);

@@ -15,7 +15,7 @@
 static_assert(RP_WIRE_PACKED_AT == REQUEST + sizeof(uint64_t),
 	      "packed ranges begin behind the key of all");
 
-static bool request_valid(const struct rp_wire_request *m, bool packed)
+static inline bool request_valid(const struct rp_wire_request *m, bool packed)
 {
 	if (m->nranges > (packed ? RP_WIRE_MAX_PACKED : RP_WIRE_MAX_RANGES))
 		return false;
@@ -48,9 +48,9 @@ static bool bytes_count(const struct rp_wire_range *r, size_t n, size_t element,
  * Compute the length of the effect, which follows the ranges: *head for its
  * fixed part and *bytes for each array. -EINVAL: not valid with these ranges.
  */
-static int effect_len(const struct rp_wire_request *m,
-		      const struct rp_wire_range *r, size_t *head,
-		      size_t *bytes)
+static inline int effect_len(const struct rp_wire_request *m,
+			     const struct rp_wire_range *r, size_t *head,
+			     size_t *bytes)
 {
 	const size_t most = m->effect == RP_EFFECT_ZERO ? RP_WIRE_MAX_ZERO
 							: RP_WIRE_MAX_STORE;
