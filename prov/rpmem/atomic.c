@@ -5,16 +5,17 @@
 #include "core/atomic.h"
 #include "rpmem/rpmem.h"
 
+struct pieces {
+	struct fi_ioc *iov;
+	void **desc;
+	size_t n;
+};
+
 /* Arguments of a plain, fetching or compare atomic; NULL and 0: unused. */
 struct atomic {
 	const struct fi_msg_atomic *msg;
 	uint64_t kind; /* 0, FI_FETCH_ATOMIC or FI_COMPARE_ATOMIC */
-	const struct fi_ioc *cmp;
-	void **cmp_desc;
-	size_t ncmp;
-	struct fi_ioc *res;
-	void **res_desc;
-	size_t nres;
+	struct pieces res, cmp;
 	bool inject; /* fi_inject_atomic() */
 };
 
@@ -23,12 +24,12 @@ static ssize_t post_to_base(struct rp_ep *ep, const struct atomic *c,
 {
 	switch (c->kind) {
 	case FI_FETCH_ATOMIC:
-		return fi_fetch_atomicmsg(ep->base, c->msg, c->res, c->res_desc,
-					  c->nres, flags);
+		return fi_fetch_atomicmsg(ep->base, c->msg, c->res.iov,
+					  c->res.desc, c->res.n, flags);
 	case FI_COMPARE_ATOMIC:
-		return fi_compare_atomicmsg(ep->base, c->msg, c->cmp,
-					    c->cmp_desc, c->ncmp, c->res,
-					    c->res_desc, c->nres, flags);
+		return fi_compare_atomicmsg(ep->base, c->msg, c->cmp.iov,
+					    c->cmp.desc, c->cmp.n, c->res.iov,
+					    c->res.desc, c->res.n, flags);
 	default:
 		return fi_atomicmsg(ep->base, c->msg, flags);
 	}
@@ -77,7 +78,7 @@ static int check_atomic(struct rp_ep *ep, const struct atomic *c, size_t *size,
 	if (ret)
 		return ret;
 	if (!m->rma_iov_count || m->rma_iov_count > RP_CHANNEL_IOV ||
-	    c->nres > RP_CHANNEL_IOV)
+	    c->res.n > RP_CHANNEL_IOV)
 		return -FI_EINVAL;
 	for (size_t i = 0; i < m->rma_iov_count; i++) {
 		if (m->rma_iov[i].count > attr.count - n)
@@ -86,9 +87,9 @@ static int check_atomic(struct rp_ep *ep, const struct atomic *c, size_t *size,
 	}
 	if ((m->op != FI_ATOMIC_READ &&
 	     count_elements(m->msg_iov, m->iov_count) != n) ||
-	    (c->kind && count_elements(c->res, c->nres) != n) ||
+	    (c->kind && count_elements(c->res.iov, c->res.n) != n) ||
 	    (c->kind == FI_COMPARE_ATOMIC &&
-	     count_elements(c->cmp, c->ncmp) != n))
+	     count_elements(c->cmp.iov, c->cmp.n) != n))
 		return -FI_EINVAL;
 	*size = attr.size;
 	*total = n;
@@ -121,10 +122,10 @@ static void fill_task(struct rp_task *t, const struct atomic *c, size_t size)
 			.len = m->rma_iov[i].count * size,
 		};
 	/* op.iov, otherwise unused, holds the results' scatter list. */
-	for (size_t i = 0; i < c->nres; i++)
+	for (size_t i = 0; i < c->res.n; i++)
 		t->op.iov[i] = (struct iovec){
-			.iov_base = c->res[i].addr,
-			.iov_len = c->res[i].count * size,
+			.iov_base = c->res.iov[i].addr,
+			.iov_len = c->res.iov[i].count * size,
 		};
 	t->op.kind = RP_OP_ATOMIC;
 	t->op.ranges = t->ranges;
@@ -133,7 +134,7 @@ static void fill_task(struct rp_task *t, const struct atomic *c, size_t size)
 	t->op.atomic.datatype = m->datatype;
 	t->op.atomic.fetch = c->kind;
 	t->op.result = t->op.iov;
-	t->op.result_count = c->nres;
+	t->op.result_count = c->res.n;
 	t->context = m->context;
 	/* Count fetching atomics as reads, as bases do. */
 	t->kind = c->kind ? RP_CNTR_READ : RP_CNTR_WRITE;
@@ -154,10 +155,10 @@ static ssize_t post_persistent(struct rp_ep *ep, const struct atomic *c,
 	if (ret)
 		return ret;
 	if ((flags & FI_INJECT) &&
-	    (c->ncmp ? 2 : 1) * size * total > ep->inject_size)
+	    (c->cmp.n ? 2 : 1) * size * total > ep->inject_size)
 		return -FI_EINVAL;
 	pthread_mutex_lock(&ep->dom->lock);
-	ret = rp_rma_get_task(ep, m->addr, m->rma_iov[0].key, flags, &t, &s);
+	ret = rp_task_open(ep, m->addr, m->rma_iov[0].key, flags, &t, &s);
 	if (ret)
 		goto unlock;
 	fill_task(t, c, size);
@@ -167,10 +168,10 @@ static ssize_t post_persistent(struct rp_ep *ep, const struct atomic *c,
 	if (m->op != FI_ATOMIC_READ)
 		t->op.atomic.operand =
 			gather_operand(operand, m->msg_iov, m->iov_count, size);
-	if (c->ncmp)
+	if (c->cmp.n)
 		t->op.atomic.compare =
-			gather_operand(compare, c->cmp, c->ncmp, size);
-	ret = rp_rma_post_task(t, s);
+			gather_operand(compare, c->cmp.iov, c->cmp.n, size);
+	ret = rp_task_post(t, s);
 unlock:
 	pthread_mutex_unlock(&ep->dom->lock);
 	return ret;
@@ -312,9 +313,7 @@ static ssize_t at_readwritev(struct fid_ep *fid, const struct fi_ioc *iov,
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 	const struct atomic c = {
 		.kind = FI_FETCH_ATOMIC,
-		.res = resultv,
-		.res_desc = result_desc,
-		.nres = nresult,
+		.res = {resultv, result_desc, nresult},
 	};
 
 	if (rp_ep_forwards(ep, key))
@@ -345,9 +344,7 @@ static ssize_t at_readwritemsg(struct fid_ep *fid,
 	const struct atomic c = {
 		.msg = msg,
 		.kind = FI_FETCH_ATOMIC,
-		.res = resultv,
-		.res_desc = result_desc,
-		.nres = nresult,
+		.res = {resultv, result_desc, nresult},
 	};
 
 	return post_msg(rp_ep_of(&fid->fid), &c, flags);
@@ -364,12 +361,8 @@ static ssize_t at_compwritev(struct fid_ep *fid, const struct fi_ioc *iov,
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 	const struct atomic c = {
 		.kind = FI_COMPARE_ATOMIC,
-		.cmp = comparev,
-		.cmp_desc = compare_desc,
-		.ncmp = ncompare,
-		.res = resultv,
-		.res_desc = result_desc,
-		.nres = nresult,
+		.cmp = {(struct fi_ioc *)comparev, compare_desc, ncompare},
+		.res = {resultv, result_desc, nresult},
 	};
 
 	if (rp_ep_forwards(ep, key))
@@ -406,12 +399,8 @@ static ssize_t at_compwritemsg(struct fid_ep *fid,
 	const struct atomic c = {
 		.msg = msg,
 		.kind = FI_COMPARE_ATOMIC,
-		.cmp = comparev,
-		.cmp_desc = compare_desc,
-		.ncmp = ncompare,
-		.res = resultv,
-		.res_desc = result_desc,
-		.nres = nresult,
+		.cmp = {(struct fi_ioc *)comparev, compare_desc, ncompare},
+		.res = {resultv, result_desc, nresult},
 	};
 
 	return post_msg(rp_ep_of(&fid->fid), &c, flags);

@@ -119,7 +119,7 @@ static ssize_t ext_query(struct fid_ep *fid, fi_addr_t addr, uint64_t key,
 		return -FI_ENOMEM;
 	q->attr = attr;
 	pthread_mutex_lock(&ep->dom->lock);
-	ret = rp_rma_get_task(ep, addr, key, 0, &t, &q->session);
+	ret = rp_task_open(ep, addr, key, 0, &t, &q->session);
 	if (ret) {
 		free(q);
 		goto unlock;
@@ -136,7 +136,7 @@ static ssize_t ext_query(struct fid_ep *fid, fi_addr_t addr, uint64_t key,
 	t->flags = FI_RMA | FI_READ;
 	t->wants_entry = true;
 	t->context = context;
-	ret = rp_rma_post_task(t, q->session);
+	ret = rp_task_post(t, q->session);
 unlock:
 	pthread_mutex_unlock(&ep->dom->lock);
 	return ret;
@@ -178,7 +178,7 @@ static int query_run(struct rp_ep *ep, fi_addr_t dest, struct sync_query *q)
 		ret = rp_private_get_session(ep, dest, q->range.key,
 					     &q->session);
 		if (!ret)
-			ret = rp_private_post(dom, q->session, &q->op);
+			ret = rp_task_post_op(dom, q->session, &q->op);
 		if (ret != -FI_EAGAIN)
 			break;
 		if (!rp_domain_progress(dom))

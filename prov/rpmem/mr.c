@@ -167,7 +167,7 @@ static int find_native_flush(struct rp_dom *dom, enum rp_tri *native,
 		return 0;
 	pthread_mutex_lock(&dom->lock);
 	p = rp_private_get(dom, why);
-	if (p && (rp_rc_flags(rp_private_rc(dom)) & RP_CHANNEL_FLUSHES))
+	if (p && (rp_rc_flags(dom->rc) & RP_CHANNEL_FLUSHES))
 		*native = RP_YES;
 	pthread_mutex_unlock(&dom->lock);
 	return p ? 0 : -FI_EOPNOTSUPP;

@@ -65,12 +65,10 @@ TAILQ_HEAD(rp_peers, rp_peer);
 
 struct rp_private {
 	struct rp_dom *dom;
-	struct rp_rc *rc;
 	struct rp_session_attr attr;
-	uint16_t port;	     /* listener's port; 0: none */
-	atomic_bool kicked;  /* an idle session needs progress */
-	atomic_bool posting; /* rp_private_post() is running */
-	unsigned int nopen;  /* peers on the busy and idle lists */
+	uint16_t port;	    /* listener's port; 0: none */
+	atomic_bool kicked; /* an idle session needs progress */
+	unsigned int nopen; /* peers on the busy and idle lists */
 	struct rp_peers busy;
 	struct rp_peers idle; /* sorted by due */
 	struct rp_peers retired;
@@ -88,11 +86,6 @@ static bool is_verbs(const struct rp_dom *dom)
 const char *rp_private_transport(const struct rp_dom *dom)
 {
 	return is_verbs(dom) ? "verbs" : "tcp";
-}
-
-struct rp_rc *rp_private_rc(const struct rp_dom *dom)
-{
-	return dom->private ? dom->private->rc : NULL;
 }
 
 static uint64_t read_tick(void *arg)
@@ -117,7 +110,7 @@ static void kick_domain(void *arg)
 	struct rp_private *p = dom->private;
 
 	/* A posting session is on the busy list: do not scan idle ones. */
-	if (p && !p->posting)
+	if (p && !dom->posting)
 		atomic_store(&p->kicked, true);
 	rp_domain_kick(dom);
 }
@@ -199,15 +192,17 @@ static int open_rc(struct rp_private *p, char *why)
 	int ret;
 
 	rp_host_replace_rc(&attr);
-	ret = rp_rc_open(&attr, &p->rc, why, RP_WHY_LEN);
+	ret = rp_rc_open(&attr, &dom->rc, why, RP_WHY_LEN);
 	if (ret)
 		return ret;
-	ret = rp_wait_watch(dom->wake_fd, rp_rc_fd(p->rc));
+	dom->tasks.need_mr = rp_rc_flags(dom->rc) & RP_CHANNEL_LOCAL_MR;
+	ret = rp_wait_watch(dom->wake_fd, rp_rc_fd(dom->rc));
 	if (!ret)
 		ret = rp_domain_go_live(dom);
 	if (ret) {
 		snprintf(why, RP_WHY_LEN, "%s", fi_strerror(-ret));
-		rp_rc_close(p->rc);
+		rp_rc_close(dom->rc);
+		dom->rc = NULL;
 	}
 	return ret;
 }
@@ -280,7 +275,7 @@ int rp_private_listen(struct rp_dom *dom, uint16_t *port, char *why)
 		return -errno;
 	if (!p->port) {
 		len = local_addr(dom, &at);
-		ret = rp_rc_listen(p->rc, &at.sa, len, &p->port);
+		ret = rp_rc_listen(dom->rc, &at.sa, len, &p->port);
 		if (ret) {
 			snprintf(why, RP_WHY_LEN,
 				 "cannot listen for private connections: %s%s",
@@ -371,11 +366,11 @@ static bool evict_idle_peer(struct rp_private *p)
  */
 static int prepare_post(struct rp_private *p, struct rp_peer *q)
 {
-	const uint64_t now = rp_domain_now(p->dom);
+	const uint64_t now = rp_host_tick();
 
 	if (now - q->last_post > POLL_BEFORE_POST_NS &&
-	    !rp_session_outstanding(q->session) && rp_rc_busy(p->rc) &&
-	    rp_rc_poll(p->rc, POLL_MAX))
+	    !rp_session_outstanding(q->session) && rp_rc_busy(p->dom->rc) &&
+	    rp_rc_poll(p->dom->rc, POLL_MAX))
 		rp_domain_kick(p->dom);
 	q->last_post = now;
 	if (q->list == RP_PEER_BUSY)
@@ -398,7 +393,7 @@ static int new_session(struct rp_private *p, struct rp_peer *q)
 		if (old->len == q->len && !memcmp(&old->addr, &q->addr, q->len))
 			break;
 	if (!old)
-		return rp_session_new(rp_rc_connector(p->rc), &p->attr,
+		return rp_session_new(rp_rc_connector(p->dom->rc), &p->attr,
 				      &q->addr, q->len, &q->session);
 	TAILQ_REMOVE(&p->retired, old, link);
 	p->nretired--;
@@ -569,18 +564,6 @@ uint16_t rp_private_peer_port(const struct rp_ep *ep)
 	return ep->last_dest->endpoint_port;
 }
 
-int rp_private_post(struct rp_dom *dom, struct rp_session *s, struct rp_op *op)
-{
-	int ret;
-
-	dom->private->posting = true;
-	ret = rp_session_post(s, op);
-	dom->private->posting = false;
-	if (atomic_load_explicit(&dom->may_sleep, memory_order_relaxed))
-		rp_domain_wake_sleepers(dom, rp_session_deadline(s));
-	return ret;
-}
-
 static void free_dests(struct rp_ep *ep, struct rp_dest *l)
 {
 	struct rp_dest *next;
@@ -706,12 +689,12 @@ bool rp_private_progress(struct rp_dom *dom)
 
 	if (!p)
 		return false;
-	if (rp_rc_busy(p->rc))
-		came = rp_rc_poll(p->rc, POLL_MAX);
+	if (rp_rc_busy(dom->rc))
+		came = rp_rc_poll(dom->rc, POLL_MAX);
 	/* After a pause, read all that has come: no peer of it is silent. */
 	if (rp_domain_now(dom) - p->progress_at > p->attr.timeout_ns / 4)
 		for (int i = 0; came && i < LATE_POLLS; i++)
-			if (!rp_rc_poll(p->rc, POLL_MAX))
+			if (!rp_rc_poll(dom->rc, POLL_MAX))
 				break;
 	p->progress_at = rp_domain_now(dom);
 	if (!TAILQ_EMPTY(&p->idle))
@@ -736,7 +719,7 @@ uint64_t rp_private_deadline(const struct rp_dom *dom)
 
 	if (!p)
 		return UINT64_MAX;
-	due = rp_rc_deadline(p->rc);
+	due = rp_rc_deadline(dom->rc);
 	TAILQ_FOREACH (q, &p->busy, link) {
 		d = rp_session_deadline(q->session);
 		due = d < due ? d : due;
@@ -763,7 +746,8 @@ void rp_private_close(struct rp_dom *dom)
 
 	if (!p)
 		return;
-	rp_rc_close(p->rc);
+	rp_rc_close(dom->rc);
+	dom->rc = NULL;
 	dom->private = NULL;
 	free(p);
 }

@@ -97,7 +97,7 @@ static void set_timer(struct rp_dom *dom, uint64_t due)
 
 void rp_domain_wake_sleepers(struct rp_dom *dom, uint64_t due)
 {
-	struct rp_rc *rc = rp_private_rc(dom);
+	struct rp_rc *rc = dom->rc;
 
 	if (rc && rp_rc_pending(rc))
 		rp_domain_kick(dom);
@@ -121,7 +121,7 @@ bool rp_domain_progress(struct rp_dom *dom)
 
 int rp_domain_trywait(struct rp_dom *dom)
 {
-	struct rp_rc *rc = rp_private_rc(dom);
+	struct rp_rc *rc = dom->rc;
 	int ret = 0;
 
 	if (rp_domain_progress(dom))

@@ -16,39 +16,6 @@ int rp_rma_refuse_ordinary_key(void)
 
 /* --- posting to a session --- */
 
-int rp_rma_get_task(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
-		    uint64_t flags, struct rp_task **t, struct rp_session **s)
-{
-	int ret = ep->enabled ? 0 : -FI_EOPBADSTATE;
-
-	if (!ret && ep->dom->is_msg && !ep->connected)
-		ret = -FI_ENOTCONN;
-	if (!ret)
-		ret = rp_private_get_session(ep, dest, key, s);
-	if (!ret && (flags & FI_FENCE) &&
-	    (rp_session_outstanding(*s) || rp_session_has_unplaced(*s)))
-		ret = -FI_EAGAIN;
-	if (!ret) {
-		*t = rp_task_get(ep->dom, ep);
-		if (*t)
-			return 0;
-		ret = -FI_EAGAIN;
-	}
-	if (ret == -FI_EAGAIN)
-		rp_domain_progress(ep->dom);
-	return ret;
-}
-
-ssize_t rp_rma_post_task(struct rp_task *t, struct rp_session *s)
-{
-	struct rp_dom *dom = t->ep->dom;
-	ssize_t ret = rp_task_post(t, s);
-
-	if (ret == -FI_EAGAIN)
-		rp_domain_progress(dom);
-	return ret;
-}
-
 /* Are the keys persistent? 1: all; 0: none; -FI_EINVAL: only some. */
 static int classify_keys(const struct rp_ep *ep, const struct fi_msg_rma *msg)
 {
@@ -100,13 +67,14 @@ static uint8_t level_of_flags(uint64_t flags)
 }
 
 /* With dom->lock: get a task, and set what writes and reads share. */
-static int begin_operation(struct rp_ep *ep, const struct fi_msg_rma *msg,
-			   uint64_t flags, bool want, struct rp_task **out,
-			   struct rp_session **s)
+static inline int begin_operation(struct rp_ep *ep,
+				  const struct fi_msg_rma *msg, uint64_t flags,
+				  bool want, struct rp_task **out,
+				  struct rp_session **s)
 {
 	struct rp_task *t;
-	int ret = rp_rma_get_task(ep, msg->addr, msg->rma_iov[0].key, flags, &t,
-				  s);
+	int ret =
+		rp_task_open(ep, msg->addr, msg->rma_iov[0].key, flags, &t, s);
 
 	if (ret)
 		return ret;
@@ -131,7 +99,7 @@ static ssize_t end_operation(struct rp_task *t, struct rp_session *s)
 	const struct rp_outcome ok = {.status = RP_ST_OK};
 
 	if (t->op.nranges || t->op.effect)
-		return rp_rma_post_task(t, s);
+		return rp_task_post(t, s);
 	rp_task_done(&t->op, &ok);
 	return 0;
 }
@@ -203,7 +171,7 @@ ssize_t rp_rma_post_ranges(struct rp_ep *ep, const struct fi_rpmem_msg *msg,
 			return -FI_ENOMEM;
 	}
 	pthread_mutex_lock(&ep->dom->lock);
-	ret = rp_rma_get_task(ep, msg->addr, msg->rma_iov[0].key, 0, &t, &s);
+	ret = rp_task_open(ep, msg->addr, msg->rma_iov[0].key, 0, &t, &s);
 	if (ret) {
 		free(many);
 		goto unlock;
@@ -230,7 +198,7 @@ ssize_t rp_rma_post_ranges(struct rp_ep *ep, const struct fi_rpmem_msg *msg,
 	t->flags = FI_RMA | FI_WRITE;
 	t->wants_entry = true;
 	t->context = msg->context;
-	ret = rp_rma_post_task(t, s);
+	ret = rp_task_post(t, s);
 unlock:
 	pthread_mutex_unlock(&ep->dom->lock);
 	return ret;

@@ -160,6 +160,7 @@ struct rp_dom {
 	 */
 	atomic_bool live;
 	struct rp_private *private; /* NULL until first use */
+	struct rp_rc *rc;	    /* of the private connections, or NULL */
 	struct rp_agent *agent;	    /* made with the first persistent region */
 	struct rp_agent_host host;  /* target.c */
 	unsigned int npersistent_mrs;
@@ -171,9 +172,11 @@ struct rp_dom {
 		struct rp_task *free;
 		struct rp_task_chunk *chunks;
 		struct rp_bounce_pool *bounce;
+		bool need_mr; /* the device needs registered memory */
 	} tasks;
-	int kick_fd;  /* eventfd of rp_domain_kick(): progress is due */
-	int timer_fd; /* timerfd: wakes sleepers at timer_due */
+	atomic_bool posting; /* a session is posting: it is on the busy list */
+	int kick_fd;	     /* eventfd of rp_domain_kick(): progress is due */
+	int timer_fd;	     /* timerfd: wakes sleepers at timer_due */
 	/*
 	 * An epoll descriptor for kick_fd, timer_fd and the private
 	 * connections. The progress thread sleeps on it; else programs do.
@@ -214,8 +217,6 @@ struct rp_private *rp_private_get(struct rp_dom *dom, char *why);
 int rp_private_listen(struct rp_dom *dom, uint16_t *port, char *why);
 /* Does the base support private connections? If not, why has the reason. */
 bool rp_private_is_possible(const struct fi_info *base, char *why);
-/* Get the rp_rc of the private connections; NULL: none is open. */
-struct rp_rc *rp_private_rc(const struct rp_dom *dom);
 /* Name of the domain's transport for private connections: "verbs" or "tcp". */
 const char *rp_private_transport(const struct rp_dom *dom);
 /* Delete the sessions that were kept when their endpoints closed. */
@@ -239,8 +240,6 @@ int rp_private_get_session(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
 uint16_t rp_private_peer_port(const struct rp_ep *ep);
 /* The port in the base's address of this endpoint; 0: none. */
 uint16_t rp_private_local_port(const struct rp_ep *ep);
-/* With dom->lock: post op to s, the result of rp_private_get_session(). */
-int rp_private_post(struct rp_dom *dom, struct rp_session *s, struct rp_op *op);
 /*
  * With dom->lock: dest was removed from the address vector, or the connected
  * endpoint lost its peer: disconnect the sessions with dest (RP_ST_CANCELED),
@@ -320,10 +319,19 @@ void rp_task_done(struct rp_op *op, const struct rp_outcome *out);
 /* With dom->lock: copy a READ's bytes from bounce to the program's buffers. */
 void rp_task_copy_back(struct rp_task *t);
 /*
- * With dom->lock: post the task to the session; on failure the task is freed.
- * If the device needs registered memory, op.iov is registered or copied.
+ * With dom->lock: get a task for an operation on a persistent key of dest, and
+ * its session. No task on failure; -FI_EAGAIN: progress was made.
+ */
+int rp_task_open(struct rp_ep *ep, fi_addr_t dest, uint64_t key, uint64_t flags,
+		 struct rp_task **t, struct rp_session **s);
+/*
+ * With dom->lock: post the task to the session; on failure the task is freed;
+ * -FI_EAGAIN: progress was made. If the device needs registered memory, op.iov
+ * is registered or copied.
  */
 ssize_t rp_task_post(struct rp_task *t, struct rp_session *s);
+/* With dom->lock: post op to s, the result of rp_private_get_session(). */
+int rp_task_post_op(struct rp_dom *dom, struct rp_session *s, struct rp_op *op);
 
 /* --- mr.c --- */
 
@@ -600,14 +608,6 @@ int rp_ext_ops_open(struct fid *fid, const char *name, uint64_t flags,
 
 /* --- rma.c --- */
 
-/*
- * With dom->lock: get a task for an operation on a persistent key of dest, and
- * its session. No task on failure; -FI_EAGAIN: progress was made.
- */
-int rp_rma_get_task(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
-		    uint64_t flags, struct rp_task **t, struct rp_session **s);
-/* With dom->lock: rp_task_post(); -FI_EAGAIN: progress was made. */
-ssize_t rp_rma_post_task(struct rp_task *t, struct rp_session *s);
 /*
  * With dom->lock: post a READ of persistent memory. The task takes ownership of
  * extra (from malloc()); a failure frees it.

@@ -18,14 +18,14 @@ static int host_accept(struct rp_agent_host *h, void *request, const void *data,
 		       size_t len, const struct rp_channel_events *events,
 		       void *owner, struct rp_channel **out)
 {
-	return rp_rc_accept(rp_private_rc(dom_of(h)), request, data, len,
-			    events, owner, out);
+	return rp_rc_accept(dom_of(h)->rc, request, data, len, events, owner,
+			    out);
 }
 
 static void host_refuse(struct rp_agent_host *h, void *request,
 			const void *data, size_t len)
 {
-	rp_rc_reject(rp_private_rc(dom_of(h)), request, data, len);
+	rp_rc_reject(dom_of(h)->rc, request, data, len);
 }
 
 static uint64_t host_source(struct rp_agent_host *h, void *request)
@@ -40,7 +40,7 @@ static uint64_t host_source(struct rp_agent_host *h, void *request)
  */
 static bool shares_registration(const struct rp_dom *dom)
 {
-	return rp_rc_flags(rp_private_rc(dom)) & RP_CHANNEL_LOCAL_MR;
+	return rp_rc_flags(dom->rc) & RP_CHANNEL_LOCAL_MR;
 }
 
 static int reg_region(struct rp_mr *mr, bool flushed, struct rp_rc_mr *out)
@@ -52,7 +52,7 @@ static int reg_region(struct rp_mr *mr, bool flushed, struct rp_rc_mr *out)
 		access |= RP_RC_REMOTE_READ;
 	if (mr->access & FI_REMOTE_WRITE)
 		access |= RP_RC_REMOTE_WRITE;
-	return rp_rc_reg(rp_private_rc(mr->dom), r->base, r->len, access, out);
+	return rp_rc_reg(mr->dom->rc, r->base, r->len, access, out);
 }
 
 /* Register the region with the device, for native FLUSH if possible. */
@@ -83,7 +83,7 @@ int rp_target_reg(struct rp_mr *mr)
 void rp_target_dereg(struct rp_mr *mr)
 {
 	if (mr->shared_mr.handle)
-		rp_rc_dereg(rp_private_rc(mr->dom), &mr->shared_mr);
+		rp_rc_dereg(mr->dom->rc, &mr->shared_mr);
 }
 
 static int grant_shared(struct rp_mr *mr, struct rp_wire_grant *g)
@@ -125,13 +125,13 @@ static void host_revoke(struct rp_agent_host *h, void *grant)
 {
 	if (!grant)
 		return;
-	rp_rc_dereg(rp_private_rc(dom_of(h)), grant);
+	rp_rc_dereg(dom_of(h)->rc, grant);
 	free(grant);
 }
 
 static uint32_t host_flags(struct rp_agent_host *h)
 {
-	return rp_rc_flags(rp_private_rc(dom_of(h)));
+	return rp_rc_flags(dom_of(h)->rc);
 }
 
 /* Does the endpoint's peer have this port? *at_host: and this IP address? */

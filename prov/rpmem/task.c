@@ -37,7 +37,7 @@ static int grow_task_pool(struct rp_task_pool *pool)
 	return 0;
 }
 
-struct rp_task *rp_task_get(struct rp_dom *dom, struct rp_ep *ep)
+inline struct rp_task *rp_task_get(struct rp_dom *dom, struct rp_ep *ep)
 {
 	struct rp_task *t;
 
@@ -80,8 +80,8 @@ static struct rp_bounce_pool *get_bounce_pool(struct rp_dom *dom)
 	if (!b)
 		return NULL;
 	b->free = UINT32_MAX;
-	if (rp_rc_reg(rp_private_rc(dom), b->bytes, sizeof(b->bytes),
-		      RP_RC_LOCAL, &b->mr)) {
+	if (rp_rc_reg(dom->rc, b->bytes, sizeof(b->bytes), RP_RC_LOCAL,
+		      &b->mr)) {
 		free(b);
 		return NULL;
 	}
@@ -96,7 +96,7 @@ static void unmap_memory(struct rp_dom *dom, struct rp_task *t)
 	if (!t->mr.handle && !t->bounce)
 		return;
 	if (t->mr.handle)
-		rp_rc_dereg(rp_private_rc(dom), &t->mr);
+		rp_rc_dereg(dom->rc, &t->mr);
 	if (is_in_bounce_pool(b, t->bounce))
 		b->free |= 1u << ((char(*)[BOUNCE_SIZE])t->bounce - b->bytes);
 	else
@@ -134,7 +134,7 @@ static int map_copied_memory(struct rp_dom *dom, struct rp_task *t, size_t len)
 
 	if (!buf)
 		return -FI_ENOMEM;
-	ret = rp_rc_reg(rp_private_rc(dom), buf, len, RP_RC_LOCAL, &t->mr);
+	ret = rp_rc_reg(dom->rc, buf, len, RP_RC_LOCAL, &t->mr);
 	if (ret) {
 		free(buf);
 		return ret;
@@ -159,8 +159,8 @@ static int map_memory(struct rp_dom *dom, struct rp_task *t)
 	}
 	if (t->op.iov_count > 1)
 		return map_copied_memory(dom, t, len);
-	if (!rp_rc_reg(rp_private_rc(dom), t->op.iov[0].iov_base, len,
-		       RP_RC_LOCAL, &t->mr)) {
+	if (!rp_rc_reg(dom->rc, t->op.iov[0].iov_base, len, RP_RC_LOCAL,
+		       &t->mr)) {
 		t->op.desc[0] = t->mr.desc;
 		return 0;
 	}
@@ -168,11 +168,11 @@ static int map_memory(struct rp_dom *dom, struct rp_task *t)
 	return map_copied_memory(dom, t, len);
 }
 
-static bool needs_mapping(struct rp_dom *dom, const struct rp_task *t)
+static bool needs_mapping(const struct rp_dom *dom, const struct rp_task *t)
 {
 	return (t->op.kind == RP_OP_READ ||
 		(t->op.kind == RP_OP_WRITE && !t->op.inject)) &&
-	       (rp_rc_flags(rp_private_rc(dom)) & RP_CHANNEL_LOCAL_MR);
+	       dom->tasks.need_mr;
 }
 
 /* --- posting and ending --- */
@@ -185,18 +185,54 @@ void rp_task_put(struct rp_dom *dom, struct rp_task *t)
 	dom->tasks.free = t;
 }
 
+int rp_task_open(struct rp_ep *ep, fi_addr_t dest, uint64_t key, uint64_t flags,
+		 struct rp_task **t, struct rp_session **s)
+{
+	int ret;
+
+	if (!ep->enabled)
+		return -FI_EOPBADSTATE;
+	if (ep->dom->is_msg && !ep->connected)
+		return -FI_ENOTCONN;
+	ret = rp_private_get_session(ep, dest, key, s);
+	if (!ret && (flags & FI_FENCE) &&
+	    (rp_session_outstanding(*s) || rp_session_has_unplaced(*s)))
+		ret = -FI_EAGAIN;
+	if (!ret && !(*t = rp_task_get(ep->dom, ep)))
+		ret = -FI_EAGAIN;
+	if (ret == -FI_EAGAIN)
+		rp_domain_progress(ep->dom);
+	return ret;
+}
+
+inline int rp_task_post_op(struct rp_dom *dom, struct rp_session *s,
+			   struct rp_op *op)
+{
+	int ret;
+
+	dom->posting = true;
+	ret = rp_session_post(s, op);
+	dom->posting = false;
+	if (atomic_load_explicit(&dom->may_sleep, memory_order_relaxed))
+		rp_domain_wake_sleepers(dom, rp_session_deadline(s));
+	return ret;
+}
+
 ssize_t rp_task_post(struct rp_task *t, struct rp_session *s)
 {
 	struct rp_dom *dom = t->ep->dom;
 	int ret = 0;
 
 	/* Copy only when connected: otherwise the post is refused. */
-	if (rp_session_state(s) == RP_SESSION_OPEN && needs_mapping(dom, t))
+	if (needs_mapping(dom, t) && rp_session_state(s) == RP_SESSION_OPEN)
 		ret = map_memory(dom, t);
 	if (!ret)
-		ret = rp_private_post(dom, s, &t->op);
-	if (ret)
-		rp_task_put(dom, t);
+		ret = rp_task_post_op(dom, s, &t->op);
+	if (!ret)
+		return 0;
+	rp_task_put(dom, t);
+	if (ret == -FI_EAGAIN)
+		rp_domain_progress(dom);
 	return ret == -ENOTSUP ? -FI_EOPNOTSUPP : ret;
 }
 
@@ -267,7 +303,7 @@ void rp_task_pool_fini(struct rp_dom *dom)
 	struct rp_task_chunk *c;
 
 	if (dom->tasks.bounce) {
-		rp_rc_dereg(rp_private_rc(dom), &dom->tasks.bounce->mr);
+		rp_rc_dereg(dom->rc, &dom->tasks.bounce->mr);
 		free(dom->tasks.bounce);
 	}
 	while ((c = dom->tasks.chunks)) {
