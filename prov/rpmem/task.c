@@ -45,8 +45,8 @@ inline struct rp_task *rp_task_get(struct rp_dom *dom, struct rp_ep *ep)
 		return NULL;
 	t = dom->tasks.free;
 	dom->tasks.free = t->next;
-	/* ranges, user_iov and cqe stay as they are: users set them. */
-	memset(&t->op, 0, sizeof(t->op));
+	/* rp_session_post() sets op.priv; users ranges, user_iov and cqe. */
+	memset(&t->op, 0, offsetof(struct rp_op, priv));
 	t->op.done = rp_task_done;
 	t->op.required = ep->required;
 	t->ep = ep;
@@ -210,9 +210,9 @@ inline int rp_task_post_op(struct rp_dom *dom, struct rp_session *s,
 {
 	int ret;
 
-	dom->posting = true;
+	atomic_store_explicit(&dom->posting, true, memory_order_relaxed);
 	ret = rp_session_post(s, op);
-	dom->posting = false;
+	atomic_store_explicit(&dom->posting, false, memory_order_relaxed);
 	if (atomic_load_explicit(&dom->may_sleep, memory_order_relaxed))
 		rp_domain_wake_sleepers(dom, rp_session_deadline(s));
 	return ret;
