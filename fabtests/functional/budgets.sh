@@ -10,6 +10,13 @@ src=${srcdir:-..}
 # compilers inline others.
 lines_bound=33194 functions_bound=21 files_bound=14 instructions_bound=25
 chain_bound=10 chain_files_bound=8
+# Other compilers than gcc 12 may need more: clang 14 takes 31, because it calls
+# the base where gcc jumps to it.
+case $(readelf -p .comment prov/rpmem/.libs/librpmem-fi.so 2>&1) in
+*clang*) instructions_bound=35 ;;
+*'GCC: '*' 12.'*) ;;
+*) instructions_bound=35 ;;
+esac
 # 1 % of the 3,750 that a durable write takes without.
 counting_bound=37
 failed=0 n=0
