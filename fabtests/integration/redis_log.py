@@ -338,6 +338,12 @@ class Machines:
                 raise
             raise Lost(f"no restore: {e}") from e
 
+    def end(self):
+        """End Redis; its folder stays."""
+        self.redis.kill()
+        self.redis.wait()
+        os.unlink(self.socket)
+
     def kill_redis(self):
         self.redis.kill()
         self.redis.wait()
@@ -483,16 +489,39 @@ def fill(m):
     return f"{len(acked)} writes, then they wait; {cut} uploads cut"
 
 
+def too_much(m):
+    """Two files of Redis fit into the log alone, not together: Redis is
+    refused, and its folder stays, also when it starts again."""
+    m.start(preload=False, module=False)
+    c = Connection(m.socket)
+    big = random.Random(0).randbytes(1200000)
+    c.ask("SET", "one", big)
+    rewrite(c)
+    wait_until("a rewrite", lambda: c.ask("INFO", "persistence").count(
+        b"aof_rewrite_in_progress:0"), m.redis)
+    c.ask("SET", "two", big)
+    m.end()
+    for _ in range(2):
+        m.refuse("machine1")
+    m.lives = 0
+    try:
+        m.start(preload=False, module=False)
+    except RuntimeError as e:
+        raise Lost("the only copy of the files") from e
+    if Connection(m.socket).ask("MGET", "one", "two") != [big, big]:
+        raise Lost("the only copy of the files")
+    m.kill_redis()
+    m.lives = 0
+
+
 def adopt(m):
     """Redis has local files; when a log is added, the files move to it. A
     configuration that makes nothing durable is refused."""
     m.serve()
-    os.mkdir("machine1")
+    too_much(m)
     m.start(preload=False, module=False)
     Connection(m.socket).ask("SET", "before", 1)
-    m.redis.kill()
-    m.redis.wait()
-    os.unlink(m.socket)
+    m.end()
     refused = 0
     for text, args in {"loaded as a module alone": {"preload": False},
                        "appendfsync is 'everysec'": {"fsync": "everysec"},

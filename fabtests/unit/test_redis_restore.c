@@ -82,7 +82,8 @@ NEVER_CALLED(int rpmem_log_create(const char *where,
 
 /* --- tests */
 
-static void add(enum change change, const char *name, const char *rest)
+static void add_of(uint64_t id, enum change change, const char *name,
+		   const char *rest)
 {
 	struct entry *e = &entries[nentries++];
 	const size_t n = strlen(name), more = strlen(rest);
@@ -90,10 +91,15 @@ static void add(enum change change, const char *name, const char *rest)
 	memset(e, 0, sizeof(*e));
 	e->bytes[AT_CHANGE] = (unsigned char)change;
 	e->bytes[AT_NAMELEN] = (unsigned char)n;
-	rp_put64(e->bytes + AT_ID, 7);
+	rp_put64(e->bytes + AT_ID, id);
 	memcpy(e->bytes + CHANGE_HEADER, name, n);
 	memcpy(e->bytes + CHANGE_HEADER + n, rest, more);
 	e->len = CHANGE_HEADER + n + more;
+}
+
+static void add(enum change change, const char *name, const char *rest)
+{
+	add_of(7, change, name, rest);
 }
 
 static int restore(void)
@@ -115,7 +121,19 @@ static void begin(void)
 	cr_assert_not_null(mkdtemp(top));
 	snprintf(rp_mirror_directory, sizeof(rp_mirror_directory), "%s/aof",
 		 top);
+	add_of(8, CHANGE_BYTES, "x.manifest", "names");
 	add(CHANGE_BYTES, "a", "bytes");
+}
+
+/* A path below the folder of the test. */
+static const char *below(const char *path)
+{
+	static char full[2][256];
+	static unsigned int i;
+
+	i ^= 1;
+	snprintf(full[i], sizeof(full[i]), "%s/%s", top, path);
+	return full[i];
 }
 
 /* Whether the file exists, below the folder of the test. */
@@ -139,7 +157,7 @@ Test(redis_restore, file_has_its_new_name)
 {
 	begin();
 	add(CHANGE_RENAME, "a", "b");
-	cr_assert_eq(restore(), 0);
+	cr_assert_eq(restore(), 1);
 	cr_assert(exists("aof/b") && !exists("aof/a"));
 	end();
 }
@@ -151,7 +169,7 @@ Test(redis_restore, name_outside_the_directory_is_refused)
 
 	begin();
 	for (unsigned int i = 0; i < 4; i++) {
-		nentries = 1;
+		nentries = 2;
 		add(CHANGE_RENAME, "a", names[i]);
 		cr_assert_eq(restore(), -EBADMSG, "'%s'", names[i]);
 		cr_assert(!exists("x"));
@@ -163,26 +181,31 @@ Test(redis_restore, file_that_is_renamed_to_its_name_stays)
 {
 	begin();
 	add(CHANGE_RENAME, "a", "a");
-	cr_assert_eq(restore(), 0);
+	cr_assert_eq(restore(), 1);
 	cr_assert(exists("aof/a"));
 	end();
 }
 
-/* A path below the folder of the test. */
-static const char *below(const char *path)
+/* The upload of the folder into the log was interrupted. */
+Test(redis_restore, folder_stays_when_the_log_has_no_manifest)
 {
-	static char full[2][256];
-	static unsigned int i;
-
-	i ^= 1;
-	snprintf(full[i], sizeof(full[i]), "%s/%s", top, path);
-	return full[i];
+	begin();
+	cr_assert_eq(mkdir(below("aof"), 0700), 0);
+	nentries = 0;
+	add(CHANGE_BYTES, "a", "bytes");
+	cr_assert_eq(restore(), 0);
+	cr_assert(exists("aof") && !exists("aof.old") && !exists("aof.new"));
+	/* An empty manifest is one whose bytes are missing. */
+	add_of(8, CHANGE_BYTES, "x.manifest", "");
+	cr_assert_eq(restore(), 0);
+	cr_assert(!exists("aof.old"));
+	end();
 }
 
 static void restore_one(void)
 {
 	begin();
-	cr_assert_eq(restore(), 0);
+	cr_assert_eq(restore(), 1);
 	cr_assert_not_null(rp_file_find("a"));
 }
 

@@ -26,6 +26,8 @@
 #define UPLOAD_CHUNK  65536u
 #define LONGEST_CHUNK 1048576u
 
+#define MANIFEST_SUFFIX ".manifest"
+
 struct rpmem_log *rp_mirror_log;
 struct file_list rp_mirror_files = LIST_HEAD_INITIALIZER(rp_mirror_files);
 
@@ -331,23 +333,46 @@ int rp_mirror_upload(const char *path, const char *name)
 	return ret;
 }
 
-/* Append each file of the directory that the log lacks. */
-static int upload_new(void)
+bool rp_mirror_is_manifest(const char *name)
+{
+	const size_t n = strlen(name), suffix = strlen(MANIFEST_SUFFIX);
+
+	return n > suffix && !strcmp(name + n - suffix, MANIFEST_SUFFIX);
+}
+
+/* Append the manifests of a directory, or its other files, to the log. */
+static int upload_files(DIR *d, bool manifests)
 {
 	char path[sizeof(directory_path) + NAME_SIZE];
-	DIR *d = opendir(directory_path);
 	struct dirent *e;
 	int ret = 0;
 
-	if (!d)
-		return errno == ENOENT ? 0 : -errno;
+	rewinddir(d);
 	while (!ret && (e = readdir(d))) {
-		if (e->d_name[0] == '.' || rp_file_find(e->d_name))
+		if (e->d_name[0] == '.' || rp_file_find(e->d_name) ||
+		    rp_mirror_is_manifest(e->d_name) != manifests)
 			continue;
 		snprintf(path, sizeof(path), "%s/%s", directory_path,
 			 e->d_name);
 		ret = rp_mirror_upload(path, e->d_name);
 	}
+	return ret;
+}
+
+/*
+ * Append each file of the directory that the log lacks. The manifest is the
+ * last one: without it the log is incomplete, and the directory is kept.
+ */
+static int upload_new(void)
+{
+	DIR *d = opendir(directory_path);
+	int ret;
+
+	if (!d)
+		return errno == ENOENT ? 0 : -errno;
+	ret = upload_files(d, false);
+	if (!ret)
+		ret = upload_files(d, true);
 	closedir(d);
 	return ret;
 }
@@ -461,8 +486,17 @@ int rp_mirror_open(const char *name, const char *where,
 		ret = rpmem_log_query(rp_mirror_log, &info);
 	if (ret)
 		return ret;
-	if (info.head == info.tail)
-		return upload_new();
-	ret = rp_mirror_restore(&info);
-	return ret ? ret : rp_mirror_trim();
+	if (info.head != info.tail) {
+		ret = rp_mirror_restore(&info);
+		if (ret)
+			return ret < 0 ? ret : rp_mirror_trim();
+		/*
+		 * Redis serves nobody before its manifest is durable. So a log
+		 * without one has nothing that was acknowledged.
+		 */
+		while (!LIST_EMPTY(&rp_mirror_files))
+			rp_file_drop(LIST_FIRST(&rp_mirror_files));
+		ret = rpmem_log_trim(rp_mirror_log, info.tail);
+	}
+	return ret ? ret : upload_new();
 }

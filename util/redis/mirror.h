@@ -29,8 +29,8 @@ struct mirror_space {
 
 /*
  * Open the log, and restore its files into the directory; an existing directory
- * is renamed to NAME.old. If the log is empty, append the files of the
- * directory to the log instead.
+ * is renamed to NAME.old. If the log is empty or has no manifest, append the
+ * files of the directory to the log instead.
  */
 int rp_mirror_open(const char *name, const char *where,
 		   const struct rpmem_log_attr *attr);
@@ -108,7 +108,12 @@ void rp_file_drop(struct file *f);
 int rp_file_append(const struct file *f, enum change change, uint64_t offset,
 		   int fd, size_t len, bool more, uint64_t *lsn);
 size_t rp_mirror_chunk(const struct rpmem_log_info *info);
-/* Restore the files of the directory from the log. */
+/* Whether the name is that of the file which names the other ones. */
+bool rp_mirror_is_manifest(const char *name);
+/*
+ * Restore the files of the directory from the log. Returns 1; 0: the log has no
+ * manifest, and the directory stays as it is; or -errno.
+ */
 int rp_mirror_restore(const struct rpmem_log_info *info);
 /* Drop the log entries before the first one of any existing file. */
 int rp_mirror_trim(void);

@@ -129,6 +129,17 @@ static int restore_end(int dir)
 	return 0;
 }
 
+/* Whether Redis can load the restored files. */
+static bool has_manifest(void)
+{
+	struct file *f;
+
+	LIST_FOREACH (f, &rp_mirror_files, link)
+		if (f->size && rp_mirror_is_manifest(f->name))
+			return true;
+	return false;
+}
+
 /* Call a function for each entry of [*lsn, tail) until one fails. */
 static int read_entries(const struct rpmem_log_info *info, uint64_t *lsn,
 			int (*use)(const struct rpmem_log_info *, int dir,
@@ -204,13 +215,15 @@ int rp_mirror_restore(const struct rpmem_log_info *info)
 		ret = restore_end(dir);
 	remove_dropped(dir);
 	close(dir);
+	if (!ret && !has_manifest())
+		return remove_folder(fresh);
 	if (!ret)
 		ret = remove_folder(old);
 	if (!ret && rp_libc_rename(rp_mirror_directory, old) && errno != ENOENT)
 		ret = -errno;
 	if (!ret && rp_libc_rename(fresh, rp_mirror_directory))
 		ret = -errno;
-	return ret;
+	return ret ? ret : 1;
 }
 
 /* Append again the bytes of f from f->moved to `end`, perhaps some more. */
