@@ -305,7 +305,8 @@ class Machines:
                 stdout=out, stderr=out)
 
     def refuse(self, folder, **args):
-        """Start a Redis that must refuse to run."""
+        """Start a Redis that must refuse to run; returns what it logs."""
+        start = os.path.getsize("redis.out") if self.lives else 0
         redis = self.spawn(folder, **args)
         try:
             wait_until("a refusal", lambda: redis.poll() is not None)
@@ -316,6 +317,9 @@ class Machines:
             redis.wait()
             if os.path.exists(folder + "/s"):
                 os.unlink(folder + "/s")
+        with open("redis.out", encoding="utf-8") as f:
+            f.seek(start)
+            return f.read()
 
     def start(self, **args):
         """Start Redis in a new folder."""
@@ -502,7 +506,8 @@ def too_much(m):
     c.ask("SET", "two", big)
     m.end()
     for _ in range(2):
-        m.refuse("machine1")
+        if "the pool is too small" not in m.refuse("machine1"):
+            raise Lost("the reason of a refusal")
     m.lives = 0
     try:
         m.start(preload=False, module=False)
@@ -526,13 +531,17 @@ def adopt(m):
     for text, args in {"loaded as a module alone": {"preload": False},
                        "appendfsync is 'everysec'": {"fsync": "everysec"},
                        }.items():
-        m.refuse("machine1", **args)
-        with open("redis.out", encoding="utf-8") as f:
-            refused += text in f.read()
+        refused += text in m.refuse("machine1", **args)
     m.lives = 0
     m.start()
     m.refuse(".")
     Connection(m.socket).ask("SET", "after", 1)
+    m.end()
+    # The remedy of a folder here must not be that of a pool without a log.
+    os.makedirs("machine1/appendonlydir.old/folder")
+    text = m.refuse("machine1")
+    if "appendonlydir.old" not in text or "write zeros" in text:
+        raise Lost("the reason of a refusal")
     m.kill_redis()
     m.start()
     if Connection(m.socket).ask("MGET", "before", "after") != [b"1", b"1"]:

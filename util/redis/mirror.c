@@ -36,6 +36,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 char rp_mirror_directory[NAME_SIZE];
 static char directory_path[4096];
 static uint64_t writes, last_id;
+__thread char rp_mirror_failure[4400];
+
+int rp_mirror_fail(int ret, const char *file)
+{
+	snprintf(rp_mirror_failure, sizeof(rp_mirror_failure), "%s", file);
+	return ret;
+}
 
 struct file *rp_file_find(const char *name)
 {
@@ -78,8 +85,10 @@ struct file *rp_file_make(const char *name, uint64_t id)
 {
 	struct file *f = calloc(1, sizeof(*f));
 
-	if (!f)
+	if (!f) {
+		rp_mirror_fail(-ENOMEM, name);
 		return NULL;
+	}
 	snprintf(f->name, sizeof(f->name), "%s", name);
 	f->open = NOWHERE;
 	f->fd = -1;
@@ -116,12 +125,12 @@ int rp_file_append(const struct file *f, enum change change, uint64_t offset,
 	int ret;
 
 	if (!e)
-		return -ENOMEM;
+		return rp_mirror_fail(-ENOMEM, f->name);
 	n = put_header(e, change, f, offset, more);
 	for (size_t at = 0; at < len; at += (size_t)got) {
 		got = pread(fd, e + n + at, len - at, (off_t)(offset + at));
 		if (got <= 0) {
-			ret = got ? -errno : -EIO;
+			ret = rp_mirror_fail(got ? -errno : -EIO, f->name);
 			free(e);
 			return ret;
 		}
@@ -304,11 +313,11 @@ int rp_mirror_upload(const char *path, const char *name)
 	rp_file_drop(rp_file_find(name));
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return -errno;
+		return rp_mirror_fail(-errno, path);
 	if (fstat(fd, &s))
-		ret = -errno;
+		ret = rp_mirror_fail(-errno, path);
 	else if (!is_room((uint64_t)s.st_size))
-		ret = -ENOSPC;
+		ret = rp_mirror_fail(-ENOSPC, "the pool is too small");
 	else
 		ret = 0;
 	if (ret) {
@@ -369,7 +378,8 @@ static int upload_new(void)
 	int ret;
 
 	if (!d)
-		return errno == ENOENT ? 0 : -errno;
+		return errno == ENOENT ? 0
+				       : rp_mirror_fail(-errno, directory_path);
 	ret = upload_files(d, false);
 	if (!ret)
 		ret = upload_files(d, true);
@@ -478,7 +488,7 @@ int rp_mirror_open(const char *name, const char *where,
 	int ret;
 
 	if (!getcwd(cwd, sizeof(cwd)) || strlen(name) >= NAME_SIZE - 8)
-		return -ENAMETOOLONG;
+		return rp_mirror_fail(-ENAMETOOLONG, name);
 	snprintf(rp_mirror_directory, sizeof(rp_mirror_directory), "%s", name);
 	snprintf(directory_path, sizeof(directory_path), "%s/%s", cwd, name);
 	ret = rpmem_log_open(&rp_mirror_log, where, attr);

@@ -16,6 +16,14 @@
 #define NAME_SIZE   256u
 #define NOWHERE	    UINT64_MAX
 
+/*
+ * The file that the last failure of this thread is about; "": a call of the log
+ * failed, and rpmem_log_error() has the reason.
+ */
+extern __thread char rp_mirror_failure[];
+/* Set rp_mirror_failure; returns ret. */
+int rp_mirror_fail(int ret, const char *file);
+
 /* Use of the log's ring, in bytes. */
 struct mirror_space {
 	uint64_t capacity;

@@ -253,8 +253,13 @@ static int open_log(void *ctx, void **argv, int argc)
 		ret = rp_preload_start();
 	if (!ret)
 		return OK;
+	/*
+	 * rpmem_log_error() may be about an earlier call: `create yes` for a
+	 * log that exists.
+	 */
 	log_line(ctx, "warning", "the log %s does not open: %s: %s", where,
-		 strerror(-ret), rpmem_log_error());
+		 strerror(-ret),
+		 *rp_mirror_failure ? rp_mirror_failure : rpmem_log_error());
 	return FAILED;
 }
 

@@ -72,12 +72,12 @@ int rp_preload_start(void)
 
 	owner = getpid();
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets))
-		return -errno;
+		return rp_mirror_fail(-errno, "a socket");
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	ret = pthread_create(&thread, NULL, upload_files, NULL);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return -ret;
+	return ret ? rp_mirror_fail(-ret, "a thread") : 0;
 }
 
 /* In the child: wait until the parent has uploaded the file. */

@@ -46,11 +46,11 @@ static int restore_bytes(int dir, struct file *f, const unsigned char *e,
 	if (f->fd < 0)
 		f->fd = openat(dir, id, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
 	if (f->fd < 0)
-		return -errno;
+		return rp_mirror_fail(-errno, f->name);
 	errno = EIO;
 	if ((e[AT_CHANGE] == CHANGE_BYTES && ftruncate(f->fd, (off_t)at)) ||
 	    pwrite(f->fd, bytes, len, (off_t)at) != (ssize_t)len)
-		return -errno;
+		return rp_mirror_fail(-errno, f->name);
 	if (e[AT_CHANGE] == CHANGE_MOVED) {
 		f->size = at + len > f->size ? at + len : f->size;
 		return 0;
@@ -86,7 +86,7 @@ static int restore_entry(const struct rpmem_log_info *info, int dir,
 
 	(void)info;
 	if (!is_change(e, len))
-		return -EBADMSG;
+		return rp_mirror_fail(-EBADMSG, "it is no log of Redis");
 	f = rp_file_find_id(rp_get64(e + AT_ID));
 	if (e[AT_CHANGE] > CHANGE_MOVED) {
 		if (f)
@@ -116,7 +116,7 @@ static int restore_end(int dir)
 		if (f->open != NOWHERE) {
 			f->size = f->open;
 			if (ftruncate(f->fd, (off_t)f->size))
-				return -errno;
+				return rp_mirror_fail(-errno, f->name);
 		}
 		close(f->fd);
 		f->fd = -1;
@@ -124,7 +124,7 @@ static int restore_end(int dir)
 		if (!strncmp(f->name, TEMP_PREFIX, strlen(TEMP_PREFIX)))
 			rp_file_drop(f);
 		else if (renameat(dir, id, dir, f->name))
-			return -errno;
+			return rp_mirror_fail(-errno, f->name);
 	}
 	return 0;
 }
@@ -149,7 +149,7 @@ static int read_entries(const struct rpmem_log_info *info, uint64_t *lsn,
 {
 	unsigned char *e = malloc(info->max_entry);
 	uint64_t next = *lsn;
-	int ret = e ? 0 : -ENOMEM, got;
+	int ret = e ? 0 : rp_mirror_fail(-ENOMEM, rp_mirror_directory), got;
 	size_t len;
 
 	while (!ret && *lsn < info->tail) {
@@ -174,11 +174,11 @@ static int remove_folder(const char *path)
 	struct dirent *e;
 
 	if (!d)
-		return errno == ENOENT ? 0 : -errno;
+		return errno == ENOENT ? 0 : rp_mirror_fail(-errno, path);
 	while ((e = readdir(d)))
 		unlinkat(dirfd(d), e->d_name, 0);
 	closedir(d);
-	return rmdir(path) ? -errno : 0;
+	return rmdir(path) ? rp_mirror_fail(-errno, path) : 0;
 }
 
 /* Dropped files still have their id as their name: remove them. */
@@ -206,10 +206,10 @@ int rp_mirror_restore(const struct rpmem_log_info *info)
 	if (ret)
 		return ret;
 	if (mkdir(fresh, 0755))
-		return -errno;
+		return rp_mirror_fail(-errno, fresh);
 	dir = open(fresh, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
-		return -errno;
+		return rp_mirror_fail(-errno, fresh);
 	ret = read_entries(info, &lsn, restore_entry, dir);
 	if (!ret)
 		ret = restore_end(dir);
@@ -220,9 +220,9 @@ int rp_mirror_restore(const struct rpmem_log_info *info)
 	if (!ret)
 		ret = remove_folder(old);
 	if (!ret && rp_libc_rename(rp_mirror_directory, old) && errno != ENOENT)
-		ret = -errno;
+		ret = rp_mirror_fail(-errno, rp_mirror_directory);
 	if (!ret && rp_libc_rename(fresh, rp_mirror_directory))
-		ret = -errno;
+		ret = rp_mirror_fail(-errno, fresh);
 	return ret ? ret : 1;
 }
 
