@@ -266,6 +266,29 @@ Test(redis_folder, file_in_another_directory_of_the_name_is_refused)
 	end();
 }
 
+/* /proc has no path for a file in so deep a folder. */
+Test(redis_folder, file_of_unknown_path_is_refused)
+{
+	char name[200];
+	int fd;
+
+	begin();
+	rp_mirror_log = (struct rpmem_log *)1; /* no call uses it */
+	memset(name, 'x', sizeof(name));
+	name[sizeof(name) - 1] = 0;
+	cr_assert_eq(chdir(top), 0);
+	for (int i = 0; i < 21; i++) {
+		cr_assert_eq(mkdir(name, 0700), 0);
+		cr_assert_eq(chdir(name), 0);
+	}
+	fd = open("x", O_CREAT | O_RDWR, 0600);
+	cr_assert_geq(fd, 0);
+	cr_assert_eq(rp_mirror_sync(fd), -EIO);
+	close(fd);
+	cr_assert_eq(chdir("/"), 0);
+	end();
+}
+
 /* A name without a folder is that of a rewrite's file only. */
 Test(redis_folder, file_of_the_log_by_its_bare_name_is_another_one)
 {

@@ -232,7 +232,8 @@ static bool is_elsewhere(const char *path)
 
 /*
  * The file of a descriptor. NULL: not a file of the directory (-ENOENT), a file
- * of Redis behind CONFIG SET dir, which the log does not get (-EIO), -ENOMEM.
+ * of Redis behind CONFIG SET dir, which the log does not get, or one of unknown
+ * path (-EIO), -ENOMEM.
  */
 static struct file *file_of(int fd, const struct stat *s, int *ret)
 {
@@ -248,7 +249,7 @@ static struct file *file_of(int fd, const struct stat *s, int *ret)
 	pthread_mutex_unlock(&lock);
 	if (f)
 		return f;
-	*ret = -ENOENT;
+	*ret = -EIO;
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
 	n = readlink(link, path, sizeof(path) - 1);
 	if (n < 0)
@@ -485,12 +486,18 @@ int rp_mirror_open(const char *name, const char *where,
 {
 	struct rpmem_log_info info = {.size = sizeof(info)};
 	char cwd[3072];
+	struct stat s;
 	int ret;
 
 	if (!getcwd(cwd, sizeof(cwd)) || strlen(name) >= NAME_SIZE - 8)
 		return rp_mirror_fail(-ENAMETOOLONG, name);
 	snprintf(rp_mirror_directory, sizeof(rp_mirror_directory), "%s", name);
 	snprintf(directory_path, sizeof(directory_path), "%s/%s", cwd, name);
+	/* file_of() would not know the paths of files behind a link. */
+	if (!lstat(name, &s) && S_ISLNK(s.st_mode))
+		return rp_mirror_fail(-ENOTDIR,
+				      "appenddirname is a symbolic link; move "
+				      "the folder here, or set 'dir'");
 	ret = rpmem_log_open(&rp_mirror_log, where, attr);
 	if (!ret)
 		ret = rpmem_log_query(rp_mirror_log, &info);
