@@ -289,6 +289,34 @@ Test(redis_folder, file_of_unknown_path_is_refused)
 	end();
 }
 
+/* The result of rp_mirror_sync() for a file that was removed. */
+static int sync_removed(const char *name)
+{
+	const int fd = open(below(name), O_CREAT | O_RDWR, 0600);
+	int ret;
+
+	cr_assert_geq(fd, 0);
+	cr_assert_eq(write(fd, "x", 1), 1);
+	cr_assert_eq(unlink(below(name)), 0);
+	ret = rp_mirror_sync(fd);
+	close(fd);
+	return ret;
+}
+
+/*
+ * Redis removes the temporary file of a failed rewrite, and syncs it later.
+ * No rename or removal would end it in the log.
+ */
+Test(redis_folder, removed_file_gets_no_entries)
+{
+	restore_one();
+	rp_mirror_log = (struct rpmem_log *)1; /* no call uses it */
+	cr_assert_eq(sync_removed("aof/temp-x.incr"), -ENOENT);
+	cr_assert_eq(sync_removed("aof/x.incr"), -EIO, "its bytes are lost");
+	cr_assert_eq(nappended, 0);
+	end();
+}
+
 /* A name without a folder is that of a rewrite's file only. */
 Test(redis_folder, file_of_the_log_by_its_bare_name_is_another_one)
 {

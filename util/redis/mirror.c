@@ -220,6 +220,11 @@ const char *rp_mirror_find(const char *path)
 	return NULL;
 }
 
+static bool is_temporary(const char *name)
+{
+	return !strncmp(name, TEMP_PREFIX, strlen(TEMP_PREFIX));
+}
+
 /* Whether a path is in a directory of the same name elsewhere. */
 static bool is_elsewhere(const char *path)
 {
@@ -232,8 +237,8 @@ static bool is_elsewhere(const char *path)
 
 /*
  * The file of a descriptor. NULL: not a file of the directory (-ENOENT), a file
- * of Redis behind CONFIG SET dir, which the log does not get, or one of unknown
- * path (-EIO), -ENOMEM.
+ * of Redis behind CONFIG SET dir, which the log does not get, a removed one, or
+ * one of unknown path (-EIO), -ENOMEM.
  */
 static struct file *file_of(int fd, const struct stat *s, int *ret)
 {
@@ -258,6 +263,11 @@ static struct file *file_of(int fd, const struct stat *s, int *ret)
 	name = rp_mirror_find(path);
 	if (!name) {
 		*ret = is_elsewhere(path) ? -EIO : -ENOENT;
+		return NULL;
+	}
+	/* Nothing would end a removed file in the log. */
+	if (!s->st_nlink) {
+		*ret = is_temporary(name) ? -ENOENT : -EIO;
 		return NULL;
 	}
 	f = rp_file_find(name);
@@ -394,8 +404,7 @@ static int upload_new(void)
  */
 static struct file *find_path(const char *path)
 {
-	const bool temp = !strncmp(path, TEMP_PREFIX, strlen(TEMP_PREFIX));
-	const char *name = temp ? path : rp_mirror_find(path);
+	const char *name = is_temporary(path) ? path : rp_mirror_find(path);
 
 	return name ? rp_file_find(name) : NULL;
 }
@@ -472,7 +481,7 @@ int rp_mirror_query(struct mirror_space *space)
 	pthread_mutex_lock(&lock);
 	LIST_FOREACH (f, &rp_mirror_files, link) {
 		space->files += f->size;
-		if (!strncmp(f->name, TEMP_PREFIX, strlen(TEMP_PREFIX)))
+		if (is_temporary(f->name))
 			space->uploaded += f->size;
 		else if (strstr(f->name, ".base."))
 			space->base = f->size;
