@@ -59,8 +59,18 @@ int rpmem_log_append(struct rpmem_log *log, const void *buf, size_t len,
 	return 0;
 }
 
+/* A file that Redis removes during the next call of rpmem_log_query(). */
+static const char *removed_meanwhile;
+
 int rpmem_log_query(struct rpmem_log *log, struct rpmem_log_info *info)
 {
+	const char *path = removed_meanwhile;
+
+	removed_meanwhile = NULL;
+	if (path) {
+		cr_assert_eq(unlink(path), 0);
+		cr_assert_eq(rp_mirror_unlink(path), 0);
+	}
 	info->head = info->tail = 0;
 	info->capacity = 65536;
 	info->max_entry = 65536;
@@ -314,6 +324,42 @@ Test(redis_folder, removed_file_gets_no_entries)
 	cr_assert_eq(sync_removed("aof/temp-x.incr"), -ENOENT);
 	cr_assert_eq(sync_removed("aof/x.incr"), -EIO, "its bytes are lost");
 	cr_assert_eq(nappended, 0);
+	end();
+}
+
+static void write_file(const char *name)
+{
+	FILE *f = fopen(name, "w");
+
+	cr_assert_not_null(f);
+	fputs("bytes", f);
+	cr_assert_eq(fclose(f), 0);
+}
+
+/* Redis kills the child of a rewrite, whose file is being uploaded. */
+Test(redis_folder, upload_of_a_removed_file_fails)
+{
+	static const char name[] = TEMP_PREFIX "rewriteaof-bg-1.aof";
+	char path[64];
+	int fd;
+
+	restore_one();
+	cr_assert_eq(chdir(top), 0);
+	write_file(name);
+	removed_meanwhile = name;
+	cr_assert_eq(rp_mirror_upload(name, name), -ECANCELED);
+	cr_assert_null(rp_file_find(name), "its entries would stay for ever");
+	/* The removal comes before the upload has a struct file. */
+	write_file(name);
+	fd = open(name, O_RDONLY);
+	cr_assert_eq(unlink(name), 0);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	nappended = 0;
+	cr_assert_eq(rp_mirror_upload(path, name), -ECANCELED);
+	cr_assert_null(rp_file_find(name));
+	cr_assert_eq(nappended, 0);
+	close(fd);
+	cr_assert_eq(chdir("/"), 0);
 	end();
 }
 

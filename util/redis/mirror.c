@@ -80,8 +80,8 @@ void rp_file_drop(struct file *f)
 	free(f);
 }
 
-/* Make a file; id 0: give it a new id. */
-struct file *rp_file_make(const char *name, uint64_t id)
+/* Make a file; id 0: give it a new id. `busy` is for an upload. */
+struct file *rp_file_make(const char *name, uint64_t id, bool busy)
 {
 	struct file *f = calloc(1, sizeof(*f));
 
@@ -92,6 +92,7 @@ struct file *rp_file_make(const char *name, uint64_t id)
 	snprintf(f->name, sizeof(f->name), "%s", name);
 	f->open = NOWHERE;
 	f->fd = -1;
+	f->busy = busy;
 	pthread_mutex_lock(&lock);
 	f->id = id ? id : last_id + 1;
 	last_id = f->id > last_id ? f->id : last_id;
@@ -276,7 +277,7 @@ static struct file *file_of(int fd, const struct stat *s, int *ret)
 		f = NULL;
 	}
 	if (!f)
-		f = rp_file_make(name, 0);
+		f = rp_file_make(name, 0, false);
 	*ret = -ENOMEM;
 	if (!f)
 		return NULL;
@@ -315,32 +316,31 @@ static bool is_room(uint64_t size)
 		       size + size / 64 + 2 * rp_mirror_chunk(&info);
 }
 
+static int append_file(struct file *f, int fd)
+{
+	struct stat s;
+
+	if (fstat(fd, &s))
+		return rp_mirror_fail(-errno, f->name);
+	/* A removal before f was made has not found it. */
+	if (!s.st_nlink)
+		return -ECANCELED;
+	if (!is_room((uint64_t)s.st_size))
+		return rp_mirror_fail(-ENOSPC, "the pool is too small");
+	return append_bytes(f, fd, (uint64_t)s.st_size);
+}
+
 int rp_mirror_upload(const char *path, const char *name)
 {
 	struct file *f;
-	struct stat s;
 	int fd, ret;
 
 	rp_file_drop(rp_file_find(name));
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return rp_mirror_fail(-errno, path);
-	if (fstat(fd, &s))
-		ret = rp_mirror_fail(-errno, path);
-	else if (!is_room((uint64_t)s.st_size))
-		ret = rp_mirror_fail(-ENOSPC, "the pool is too small");
-	else
-		ret = 0;
-	if (ret) {
-		close(fd);
-		return ret;
-	}
-	ret = -ENOMEM;
-	f = rp_file_make(name, 0);
-	if (f) {
-		f->busy = true;
-		ret = append_bytes(f, fd, (uint64_t)s.st_size);
-	}
+	f = rp_file_make(name, 0, true);
+	ret = f ? append_file(f, fd) : -ENOMEM;
 	close(fd);
 	if (!f)
 		return ret;

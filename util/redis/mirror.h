@@ -110,7 +110,7 @@ extern LIST_HEAD(file_list, file) rp_mirror_files;
 
 struct file *rp_file_find(const char *name);
 struct file *rp_file_find_id(uint64_t id);
-struct file *rp_file_make(const char *name, uint64_t id);
+struct file *rp_file_make(const char *name, uint64_t id, bool busy);
 void rp_file_drop(struct file *f);
 /* Append len bytes of fd at an offset as one entry. */
 int rp_file_append(const struct file *f, enum change change, uint64_t offset,

@@ -97,7 +97,7 @@ static int restore_entry(const struct rpmem_log_info *info, int dir,
 		snprintf(name, sizeof(name), "%.*s", (int)e[AT_NAMELEN],
 			 e + CHANGE_HEADER);
 		rp_file_drop(rp_file_find(name));
-		f = rp_file_make(name, rp_get64(e + AT_ID));
+		f = rp_file_make(name, rp_get64(e + AT_ID), false);
 		if (!f)
 			return -ENOMEM;
 		f->first = lsn;
