@@ -4,7 +4,9 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <criterion/criterion.h>
 
@@ -284,6 +286,79 @@ Test(rpmem_log, reader_gets_no_dropped_entry_that_it_has_not_read_yet)
 	lsn = RPMEM_LOG_HEAD;
 	cr_assert_eq(rpmem_log_read(reader, &lsn, bytes, LEN, &len, 0), 1);
 	cr_assert_eq(len, 20);
+	rpmem_log_close(reader);
+	close_one(l);
+}
+
+#define CHUNK 65536u /* bytes of a read into the buffer of a reader */
+#define LONG  (3 * CHUNK)
+
+/* The buffer of a reader, which may be used up to CHUNK. */
+static unsigned char *guarded;
+
+/* A read of more than CHUNK bytes may use the whole buffer. */
+static int guarded_submit(void *arg, struct rpmem_pool_op *op)
+{
+	struct rig_port *port = arg;
+
+	if (op->type == RPMEM_POOL_READ && op->len > CHUNK)
+		cr_assert_eq(
+			mprotect(guarded, 4 * CHUNK, PROT_READ | PROT_WRITE),
+			0);
+	return rig_io(port).submit(arg, op);
+}
+
+/* Write a header of len bytes to lsn, as of a writer that is cut off then. */
+static void place_header(struct log_test *l, uint64_t lsn, uint32_t len)
+{
+	const struct log_entry e = {
+		.lsn = lsn,
+		.durable = lsn,
+		.epoch = l->log->super.epoch,
+		.len = len,
+	};
+	static unsigned char bytes[LOG_HEADER + CHUNK];
+
+	log_entry_encode(&l->log->super, &e, bytes);
+	memcpy(l->rig.visible + LOG_RING_AT + lsn, bytes, LOG_HEADER);
+}
+
+/*
+ * A reader has the header of an entry in its buffer, and reads the bytes again.
+ * Meanwhile the next writer has put a longer entry there.
+ */
+Test(rpmem_log, reader_stays_in_its_buffer_when_an_entry_becomes_longer)
+{
+	static unsigned char bytes[LONG];
+	struct log_test *l = &one;
+	uint64_t lsn = RPMEM_LOG_HEAD, at;
+	struct rpmem_log *reader;
+	struct log_io io;
+	size_t len;
+
+	open_one(l, 1 << 20, RPMEM_LOG_ENTRY);
+	cr_assert_eq(append_bytes(l, CHUNK - 128, NULL), 0);
+	cr_assert_eq(rpmem_log_publish(l->log), 0);
+	at = l->log->tail;
+	place_header(l, at, 1024);
+	io = rig_io(&l->reader_port);
+	io.submit = guarded_submit;
+	cr_assert_eq(log_open(&reader, &io, true), 0);
+	free(reader->cache);
+	guarded = aligned_alloc(4096, 4 * CHUNK);
+	reader->cache = guarded;
+	reader->cache_len = 0;
+	reader->cache_size = 4 * CHUNK;
+	cr_assert_eq(mprotect(guarded + CHUNK, 3 * CHUNK, PROT_NONE), 0);
+	cr_assert_eq(rpmem_log_read(reader, &lsn, bytes, LONG, &len, 0), 1);
+	cr_assert_eq(lsn, at);
+	kill_writer(l);
+	open_log(l);
+	cr_assert_eq(l->log->tail, at);
+	cr_assert_eq(rpmem_log_append(l->log, bytes, LONG, NULL), 0);
+	cr_assert_eq(rpmem_log_publish(l->log), 0);
+	cr_assert_eq(rpmem_log_read(reader, &lsn, bytes, LONG, &len, 0), 1);
+	cr_assert_eq(len, LONG);
 	rpmem_log_close(reader);
 	close_one(l);
 }

@@ -77,10 +77,14 @@ int log_read_entry(struct rpmem_log *log, uint64_t lsn, bool fresh,
 	ret = fetch(log, lsn, LOG_HEADER + e->len, false);
 	if (ret)
 		return ret;
-	/* This fetch() may have read the header again: decode it again. */
+	/*
+	 * This fetch() may have read the header again: decode it again. The
+	 * entry of a next writer may be longer than what was read.
+	 */
 	from = log->cache + (lsn - log->cache_lsn);
 	*data = from + LOG_HEADER;
 	return log_entry_decode(&log->cache_super, from, lsn, e) &&
+	       lsn + LOG_HEADER + e->len <= log->cache_lsn + log->cache_len &&
 	       log_entry_intact(&log->cache_super, from, e);
 }
 
