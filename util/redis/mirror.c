@@ -494,6 +494,7 @@ int rp_mirror_open(const char *name, const char *where,
 		   const struct rpmem_log_attr *attr)
 {
 	struct rpmem_log_info info = {.size = sizeof(info)};
+	struct file *f, *next;
 	char cwd[3072];
 	struct stat s;
 	int ret;
@@ -520,8 +521,10 @@ int rp_mirror_open(const char *name, const char *where,
 		 * Redis serves nobody before its manifest is durable. So a log
 		 * without one has nothing that was acknowledged.
 		 */
-		while (!LIST_EMPTY(&rp_mirror_files))
-			rp_file_drop(LIST_FIRST(&rp_mirror_files));
+		for (f = LIST_FIRST(&rp_mirror_files); f; f = next) {
+			next = LIST_NEXT(f, link);
+			rp_file_drop(f);
+		}
 		ret = rpmem_log_trim(rp_mirror_log, info.tail);
 	}
 	return ret ? ret : upload_new();

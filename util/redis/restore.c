@@ -15,7 +15,6 @@
 #include "util/bytes.h"
 #include "util/redis/mirror.h"
 
-/* Whether an entry is a change of the directory. */
 /* Whether these bytes are the name of a file in the directory. */
 static bool is_name(const char *name, size_t n)
 {
@@ -23,6 +22,7 @@ static bool is_name(const char *name, size_t n)
 	       !memchr(name, 0, n);
 }
 
+/* Whether an entry is a change of the directory. */
 static bool is_change(const unsigned char *e, size_t len)
 {
 	const size_t n = len < CHANGE_HEADER ? 0 : e[AT_NAMELEN];
@@ -149,9 +149,11 @@ static int read_entries(const struct rpmem_log_info *info, uint64_t *lsn,
 {
 	unsigned char *e = malloc(info->max_entry);
 	uint64_t next = *lsn;
-	int ret = e ? 0 : rp_mirror_fail(-ENOMEM, rp_mirror_directory), got;
+	int ret = 0, got;
 	size_t len;
 
+	if (!e)
+		return rp_mirror_fail(-ENOMEM, rp_mirror_directory);
 	while (!ret && *lsn < info->tail) {
 		got = rpmem_log_read(rp_mirror_log, &next, e, info->max_entry,
 				     &len, 0);
