@@ -73,8 +73,8 @@ void rp_worker_submit(struct rp_worker *w, struct rp_batch *b)
 	assert(w->started && w->state == RP_WORKER_IDLE);
 	w->batch = b;
 	w->state = RP_WORKER_BUSY;
-	pthread_cond_broadcast(&w->changed);
 	pthread_mutex_unlock(&w->lock);
+	pthread_cond_broadcast(&w->changed); /* its thread locks at once */
 }
 
 bool rp_worker_collect(struct rp_worker *w, bool wait)
