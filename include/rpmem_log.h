@@ -122,6 +122,15 @@ int rpmem_log_submit(struct rpmem_log *log, struct rpmem_log_op *op);
 int rpmem_log_poll(struct rpmem_log *log, struct rpmem_log_op **done,
 		   unsigned int n, int timeout_ms);
 
+/*
+ * Prepare to wait for completed operations in the program's own poll(2) or
+ * epoll, behind all other calls. Returns 1: *fd becomes readable when
+ * rpmem_log_poll() has something to do; 0: there is no descriptor now. Lowers
+ * *timeout_ms, not negative, to the time after which to call rpmem_log_poll()
+ * in either case. -EOPNOTSUPP: the log is in a group of pools.
+ */
+int rpmem_log_trywait(struct rpmem_log *log, int *fd, int *timeout_ms);
+
 /* Flag of rpmem_log_read(): also entries that may not be durable yet. */
 #define RPMEM_LOG_VISIBLE 1u
 

@@ -228,6 +228,15 @@ int rpmem_pool_submit(struct rpmem_pool *pool, struct rpmem_pool_op *op);
 int rpmem_pool_poll(struct rpmem_pool *pool, struct rpmem_pool_op **done,
 		    unsigned int n, int timeout_ms);
 
+/*
+ * Prepare to wait for completions in the program's own poll(2) or epoll, behind
+ * all other calls. Returns 1: *fd becomes readable when rpmem_pool_poll() has
+ * something to do; 0: there is no descriptor now. Lowers *timeout_ms, not
+ * negative, to the time after which to call rpmem_pool_poll() in either case.
+ * -EOPNOTSUPP: the pool is a group.
+ */
+int rpmem_pool_trywait(struct rpmem_pool *pool, int *fd, int *timeout_ms);
+
 /* Cause and remedy of the last call of this thread that failed. */
 const char *rpmem_pool_error(void);
 

@@ -152,7 +152,8 @@ util_libraft_libraft_la_SOURCES = \
 	util/libraft/backend.h util/libraft/conf.c util/libraft/io.c \
 	util/libraft/net.c util/libraft/replay.c util/libraft/ring.c \
 	util/libraft/snapshot.c util/libraft/pool.c util/libraft/store.c util/libraft/store.h \
-	util/libraft/wire.c util/libraft/wire.h util/libraft/writer.c \
+	util/libraft/uvpoll.c util/libraft/wire.c util/libraft/wire.h \
+	util/libraft/writer.c \
 	util/libraft/writer.h
 lib_LTLIBRARIES += util/librpmem_raft.la
 util_librpmem_raft_la_SOURCES =

@@ -129,6 +129,16 @@ refused_without()
 	kill -CONT "$(cat "pid.$1")"
 }
 
+# A program waits for a pool in its own event loop, but not for a group.
+serve_pool single --create 64K
+begin "$(at single)" share
+for i in 1 2 3; do
+	do_line "0 ok" "p 100 by its own loop $i"
+done
+do_line "0 by its own loop 3" "r 100 17"
+end
+end_pools KILL single
+
 serve_pool a --create 1M
 serve_pool b --create 1M
 serve_pool c --create 1M
@@ -143,6 +153,7 @@ do_line "0 ok" "d 300000 durable"
 do_line "0 ok" "t 400000 65"
 do_line "0 first" "r 10 5"
 do_line "0 A" "r 400000 1"
+do_line "-95 a group has no descriptor" "p 10 first"
 
 # One daemon is killed: no call waits for it, and the member comes back.
 end_pools KILL b

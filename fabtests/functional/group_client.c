@@ -3,11 +3,12 @@
  * A client of a pool or a group of pools. It executes the lines of its input,
  * and prints for each its result and text.
  *
- * w OFFSET TEXT: write. d OFFSET TEXT: write durably. c: commit. t OFFSET
- * NUMBER: commit with an ordered store of the number. r OFFSET LENGTH: read. q:
- * query: current members, members, reconnections, length and method. m INDEX:
- * state of a member.
+ * w OFFSET TEXT: write. d OFFSET TEXT: write durably. p OFFSET TEXT: the same,
+ * awaited by poll(2) alone. c: commit. t OFFSET NUMBER: commit with an ordered
+ * store of the number. r OFFSET LENGTH: read. q: query: current members,
+ * members, reconnections, length and method. m INDEX: state of a member.
  */
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,30 @@ static int then_store(struct rpmem_pool *pool, uint64_t offset, uint64_t value)
 
 	while (!ret && rpmem_pool_poll(pool, &done, 1, -1) == 0)
 		;
+	return ret ? ret : op.result;
+}
+
+/* Without an end: a descriptor that does not report the write hangs here. */
+static int write_by_poll(struct rpmem_pool *pool, const char *text,
+			 uint64_t offset)
+{
+	struct rpmem_pool_op op = {.type = RPMEM_POOL_WRITE,
+				   .flags = RPMEM_POOL_DURABLE,
+				   .buf = (void *)(uintptr_t)text,
+				   .len = strlen(text),
+				   .offset = offset};
+	struct rpmem_pool_op *done;
+	struct pollfd fd = {.events = POLLIN};
+	int ms = 1000, ret = rpmem_pool_trywait(pool, &fd.fd, &ms);
+
+	if (ret < 0 || ms > 100) /* a group, or a program that waits too long */
+		return ret;
+	ret = rpmem_pool_submit(pool, &op);
+	while (!ret && rpmem_pool_poll(pool, &done, 1, 0) == 0) {
+		ms = 1000;
+		if (rpmem_pool_trywait(pool, &fd.fd, &ms) == 1)
+			poll(&fd, 1, ms < 100 ? ms : -1);
+	}
 	return ret ? ret : op.result;
 }
 
@@ -42,6 +67,8 @@ static int run(struct rpmem_pool *pool, const char *line, char *out,
 		return rpmem_pool_write(pool, line + 1 + at,
 					strlen(line + 1 + at), offset,
 					*line == 'd' ? RPMEM_POOL_DURABLE : 0);
+	case 'p':
+		return write_by_poll(pool, line + 1 + at, offset);
 	case 'c':
 		return rpmem_pool_commit(pool);
 	case 't':

@@ -319,7 +319,8 @@ class Bench:
 
 
 # The suite of librpmem_raft links these.
-RAFT = ("conf", "io", "replay", "ring", "snapshot", "store", "wire", "writer")
+RAFT = ("conf", "io", "replay", "ring", "snapshot", "store", "uvpoll", "wire",
+        "writer")
 
 
 @functools.lru_cache(None)

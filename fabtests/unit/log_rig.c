@@ -82,6 +82,11 @@ int rpmem_pool_submit(struct rpmem_pool *pool, struct rpmem_pool_op *op)
 	return io.submit(io.arg, op);
 }
 
+int rpmem_pool_trywait(struct rpmem_pool *pool, int *fd, int *timeout_ms)
+{
+	return 0;
+}
+
 int rpmem_pool_poll(struct rpmem_pool *pool, struct rpmem_pool_op **done,
 		    unsigned int n, int timeout_ms)
 {

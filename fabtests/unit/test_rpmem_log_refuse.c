@@ -115,6 +115,7 @@ Test(rpmem_log, null_arguments_are_refused)
 	struct rpmem_log_info info = {.size = sizeof(info)};
 	uint64_t lsn = 0;
 	size_t len;
+	int fd = 0;
 
 	open_one(l, 4096, RPMEM_LOG_ENTRY);
 	cr_assert_eq(rpmem_log_append(NULL, "x", 1, NULL), -EINVAL);
@@ -126,6 +127,7 @@ Test(rpmem_log, null_arguments_are_refused)
 	cr_assert_eq(rpmem_log_read(NULL, &lsn, &lsn, 8, &len, 0), -EINVAL);
 	cr_assert_eq(rpmem_log_trim(NULL, 64), -EINVAL);
 	cr_assert_eq(rpmem_log_publish(NULL), -EINVAL);
+	cr_assert_eq(rpmem_log_trywait(NULL, &fd, &fd), -EINVAL);
 	cr_assert_eq(rpmem_log_query(NULL, &info), -EINVAL);
 	cr_assert_eq(rpmem_log_query(l->log, NULL), -EINVAL);
 	close_one(l);

@@ -285,6 +285,24 @@ int rpmem_log_poll(struct rpmem_log *log, struct rpmem_log_op **done,
 	return got;
 }
 
+int rpmem_log_trywait(struct rpmem_log *log, int *fd, int *timeout_ms)
+{
+	bool busy;
+	int ret = 0;
+
+	if (!log || !fd || !timeout_ms)
+		return log_error(-EINVAL, "rpmem_log_trywait() needs a log, "
+					  "and places for its results");
+	pthread_mutex_lock(&log->lock);
+	busy = log->polling || log->failed || !TAILQ_EMPTY(&log->done);
+	if (busy)
+		*timeout_ms = 0;
+	else if (log->pool)
+		ret = rpmem_pool_trywait(log->pool, fd, timeout_ms);
+	pthread_mutex_unlock(&log->lock);
+	return ret < 0 ? log_error(ret, "%s", rpmem_pool_error()) : ret;
+}
+
 int rpmem_log_publish(struct rpmem_log *log)
 {
 	int ret;

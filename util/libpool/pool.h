@@ -25,6 +25,7 @@
 #define POOL_KEEP      (64u << 20) /* most bytes of the journal */
 #define POOL_COMMITS   2	   /* most outstanding commits; others wait */
 #define POOL_TIMEOUT_S 60
+#define POOL_TICK_MS   100 /* interval of checks of deadlines */
 /*
  * Most outstanding posts. A lost connection fails all of them, and the provider
  * keeps at most 1024 ranges of failed writes (RP_SESSION_RANGES): with more it

@@ -296,3 +296,13 @@ unsigned int pool_trywait(struct rpmem_pool *p, int *fd, int *ms)
 	pthread_mutex_unlock(&p->lock);
 	return n;
 }
+
+int rpmem_pool_trywait(struct rpmem_pool *pool, int *fd, int *timeout_ms)
+{
+	if (pool->group)
+		return pool_error(-EOPNOTSUPP, "a group has no descriptor to "
+					       "wait for");
+	if (*timeout_ms > POOL_TICK_MS)
+		*timeout_ms = POOL_TICK_MS;
+	return (int)pool_trywait(pool, fd, timeout_ms);
+}

@@ -12,9 +12,6 @@
 #include "util/query_class.h"
 #include "libpool/pool.h"
 
-/* Milliseconds between checks of deadlines. */
-#define TICK_MS 100
-
 struct post *post_new(struct rpmem_pool *p)
 {
 	struct post *t = p->free_posts;
@@ -681,8 +678,8 @@ void work_progress(struct rpmem_pool *p, int ms)
 	struct fi_cq_entry done[32];
 	ssize_t n;
 
-	if (ms < 0 || ms > TICK_MS)
-		ms = TICK_MS;
+	if (ms < 0 || ms > POOL_TICK_MS)
+		ms = POOL_TICK_MS;
 	if (p->state == LINK_DRAINING && !p->out) {
 		free(p->replay);
 		p->replay = NULL;

@@ -119,6 +119,8 @@ struct backend {
 	unsigned int busy; /* handles and jobs that are not closed yet */
 	uv_timer_t timer;
 	uv_async_t async;
+	uv_prepare_t prepare;
+	uv_idle_t idle; /* active: the event loop does not sleep */
 	raft_io_tick_cb tick;
 	raft_io_recv_cb recv;
 	raft_io_close_cb close_cb;
@@ -139,6 +141,16 @@ void backend_idle(struct backend *b); /* call it after decrementing busy */
 struct rpmem_log_attr backend_log_attr(const struct backend *b);
 void backend_deliver(struct peer *p, struct raft_message *m);
 void backend_wake(void *arg);
+
+/* uvpoll.c */
+/*
+ * Poll the logs that the event loop polls, and arm their descriptors. Returns
+ * whether one cannot be armed yet, so that the loop must not sleep; sets
+ * *completed if there are jobs to reap.
+ */
+bool uvpoll_arm(struct backend *b, bool *completed);
+/* Poll all these logs again before the loop sleeps. */
+void uvpoll_disarm(struct backend *b);
 
 /* net.c */
 int net_listen(struct backend *b);

@@ -71,9 +71,7 @@ void backend_later(struct backend *b, const struct later *later)
 	if (!l)
 		abort(); /* the callback must run, and cannot */
 	*l = *later;
-	TAILQ_INSERT_TAIL(&b->later, l, link);
-	if (!b->closing)
-		uv_async_send(&b->async);
+	TAILQ_INSERT_TAIL(&b->later, l, link); /* for on_prepare() */
 }
 
 static void handle_closed(uv_handle_t *h)
@@ -98,15 +96,10 @@ static void close_async(struct backend *b)
 		uv_close((uv_handle_t *)&b->async, handle_closed);
 }
 
-static void on_async(uv_async_t *async)
+static void reap(struct backend *b)
 {
-	struct backend *b = async->data;
 	struct peer *p;
 
-	if (b->closing) {
-		close_async(b);
-		return;
-	}
 	writer_reap(&b->store.w);
 	run_callbacks(b);
 	TAILQ_FOREACH (p, &b->peers, link) {
@@ -117,10 +110,49 @@ static void on_async(uv_async_t *async)
 	run_callbacks(b);
 }
 
+static void on_async(uv_async_t *async)
+{
+	struct backend *b = async->data;
+
+	if (b->closing) {
+		close_async(b);
+		return;
+	}
+	uvpoll_disarm(b);
+	reap(b);
+}
+
+static void no_work(uv_idle_t *idle)
+{
+	(void)idle;
+}
+
+/* Before the event loop sleeps: callbacks can submit, and must be run first. */
+static void on_prepare(uv_prepare_t *prepare)
+{
+	struct backend *b = prepare->data;
+	bool completed = false, again;
+
+	run_callbacks(b);
+	do {
+		if (b->closing)
+			return;
+		completed = false;
+		again = uvpoll_arm(b, &completed);
+		if (completed)
+			reap(b);
+	} while (completed);
+	if (again)
+		uv_idle_start(&b->idle, no_work);
+	else
+		uv_idle_stop(&b->idle);
+}
+
 static void on_timer(uv_timer_t *timer)
 {
 	struct backend *b = timer->data;
 
+	uvpoll_disarm(b); /* the provider detects a silent target when polled */
 	(void)store_flush(&b->store);
 	b->tick(b->io);
 }
@@ -197,7 +229,10 @@ static int io_init(struct raft_io *io, raft_id id, const char *address)
 		return ret;
 	uv_timer_init(b->loop, &b->timer);
 	uv_async_init(b->loop, &b->async, on_async);
-	b->timer.data = b->async.data = b;
+	uv_prepare_init(b->loop, &b->prepare);
+	uv_idle_init(b->loop, &b->idle);
+	b->timer.data = b->async.data = b->prepare.data = b->idle.data = b;
+	uv_prepare_start(&b->prepare, on_prepare);
 	b->started = true;
 	return 0;
 }
@@ -251,8 +286,10 @@ static void io_close(struct raft_io *io, raft_io_close_cb cb)
 	run_callbacks(b);
 	net_close(b);
 	if (b->started) {
-		b->busy += 2;
+		b->busy += 4;
 		uv_close((uv_handle_t *)&b->timer, handle_closed);
+		uv_close((uv_handle_t *)&b->prepare, handle_closed);
+		uv_close((uv_handle_t *)&b->idle, handle_closed);
 		close_async(b);
 	}
 	b->busy--;
@@ -320,6 +357,7 @@ static int io_start(struct raft_io *io, unsigned int msecs,
 
 	b->tick = tick;
 	b->recv = recv;
+	b->store.w.may_poll = true;
 	if (writer_start(&b->store.w))
 		return RAFT_NOMEM;
 	ret = net_listen(b);

@@ -74,10 +74,18 @@ static void frame_write_done(uv_write_t *w, int status)
 		out_down(p);
 }
 
+/* uv_write() costs a system call more than uv_try_write(). */
 static void write_frame(struct peer *p, struct frame *f)
 {
 	uv_buf_t buf = uv_buf_init((char *)f->bytes, (unsigned int)f->len);
+	const int n = uv_try_write(p->stream, &buf, 1);
 
+	if (n == (int)f->len) {
+		finish(p, f, 0);
+		return;
+	}
+	if (n > 0)
+		buf = uv_buf_init(buf.base + n, (unsigned int)(f->len - n));
 	if (uv_write(&f->write, p->stream, &buf, 1, frame_write_done)) {
 		finish(p, f, RAFT_IOERR);
 		out_down(p);

@@ -84,7 +84,8 @@ static void open_ring(struct peer *p)
 	r->w = (struct writer){.where = r->where,
 			       .attr = backend_log_attr(p->b),
 			       .wake = backend_wake,
-			       .arg = p->b};
+			       .arg = p->b,
+			       .may_poll = true};
 	r->w.attr.log = 1;
 	r->w.attr.take = 1;
 	writer_init(&r->w);

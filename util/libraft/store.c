@@ -129,6 +129,7 @@ int store_term(struct store *st, raft_term term, raft_id vote)
 		return ret;
 	record_head(record, RECORD_TERM, 0, vote, term);
 	ret = rpmem_log_append(st->w.log, record, sizeof(record), NULL);
+	st->w.armed = false; /* it may have completed jobs */
 	if (ret)
 		return store_error(st, ret, "term and vote");
 	st->term = term;

@@ -27,21 +27,22 @@ static int poll_log(struct writer *w, int ms)
 		TAILQ_REMOVE(&w->out, job, link);
 		TAILQ_INSERT_TAIL(&w->done, job, link);
 	}
-	if (n > 0)
+	if (n > 0 && !w->by_loop)
 		pthread_cond_broadcast(&w->changed);
 	return n;
 }
 
 /*
  * Called with w->lock held. When no append is outstanding, wait for one instead
- * of polling, because rpmem_log_poll() would write a superblock.
+ * of polling, because rpmem_log_poll() would write a superblock; wait, too,
+ * while the event loop polls.
  */
 static bool write_or_wait(struct writer *w)
 {
 	const uint64_t trim = w->trim;
 
 	w->trim = 0;
-	if (!trim && TAILQ_EMPTY(&w->out)) {
+	if (!trim && (TAILQ_EMPTY(&w->out) || w->by_loop)) {
 		pthread_cond_wait(&w->changed, &w->lock);
 		return false;
 	}
@@ -50,7 +51,8 @@ static bool write_or_wait(struct writer *w)
 	pthread_mutex_unlock(&w->lock);
 	(void)rpmem_log_trim(w->log, trim);
 	pthread_mutex_lock(&w->lock);
-	return false;
+	/* The trim may have read the event for which the loop waits. */
+	return w->by_loop;
 }
 
 static void *run(void *arg)
@@ -106,6 +108,10 @@ int writer_start(struct writer *w)
 
 void writer_end(struct writer *w)
 {
+	/* The thread closes the descriptor that the event loop watches. */
+	if (w->uvpoll)
+		w->uvpoll_stop(w->uvpoll);
+	w->uvpoll = NULL;
 	pthread_mutex_lock(&w->lock);
 	w->stop = true;
 	pthread_cond_broadcast(&w->changed);
@@ -148,19 +154,26 @@ int writer_submit(struct writer *w, struct job *job, bool wait)
 	int ret;
 
 	job->op.context = job;
+	w->armed = false;
 	pthread_mutex_lock(&w->lock);
 	for (;;) {
 		ret = rpmem_log_submit(w->log, &job->op);
 		if (ret != -EAGAIN || !wait)
 			break;
-		if (w->threaded)
+		if (w->by_loop)
+			poll_log(w, POLL_MS);
+		else if (w->threaded)
 			pthread_cond_wait(&w->changed, &w->lock);
 		else
 			poll_log(w, -1);
 	}
 	if (!ret) {
+		/* The thread keeps the jobs for which it already polls. */
+		if (TAILQ_EMPTY(&w->out))
+			w->by_loop = w->may_poll;
 		TAILQ_INSERT_TAIL(&w->out, job, link);
-		pthread_cond_broadcast(&w->changed);
+		if (!w->by_loop)
+			pthread_cond_broadcast(&w->changed);
 	}
 	pthread_mutex_unlock(&w->lock);
 	return ret;
@@ -191,6 +204,34 @@ int writer_trim(struct writer *w, uint64_t lsn)
 	pthread_cond_broadcast(&w->changed);
 	pthread_mutex_unlock(&w->lock);
 	return 0;
+}
+
+bool writer_by_loop(struct writer *w)
+{
+	bool by_loop;
+
+	pthread_mutex_lock(&w->lock);
+	by_loop = w->by_loop && !TAILQ_EMPTY(&w->out);
+	pthread_mutex_unlock(&w->lock);
+	return by_loop;
+}
+
+bool writer_poll(struct writer *w)
+{
+	int n;
+
+	pthread_mutex_lock(&w->lock);
+	n = poll_log(w, 0);
+	pthread_mutex_unlock(&w->lock);
+	return n > 0;
+}
+
+void writer_leave(struct writer *w)
+{
+	pthread_mutex_lock(&w->lock);
+	w->by_loop = false;
+	pthread_cond_broadcast(&w->changed);
+	pthread_mutex_unlock(&w->lock);
 }
 
 bool writer_opened(struct writer *w, int *result)

@@ -29,6 +29,17 @@ struct writer {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool threaded, stop, ended;
+	/*
+	 * The event loop may poll the log instead of the thread: then no thread
+	 * has to be woken for an append, and none wakes the loop.
+	 */
+	bool may_poll;
+	bool by_loop; /* the event loop polls for the jobs in `out` */
+	/* The loop's: its descriptor reports all that has not been polled. */
+	bool armed;
+	unsigned int tries;    /* to arm it since it was armed last */
+	struct uvpoll *uvpoll; /* uvpoll.c: the event loop's handle, or NULL */
+	void (*uvpoll_stop)(struct uvpoll *uvpoll);
 	struct jobs out, done; /* outstanding jobs, completed jobs */
 	uint64_t trim;	       /* LSN to which the thread trims; 0: no trim */
 	bool opened;	       /* the thread has tried to open the log */
@@ -51,6 +62,12 @@ int writer_submit(struct writer *w, struct job *job, bool wait);
 /* Call done() of completed jobs. */
 void writer_reap(struct writer *w);
 int writer_trim(struct writer *w, uint64_t lsn);
+/* Whether the event loop has to poll for outstanding jobs. */
+bool writer_by_loop(struct writer *w);
+/* Poll once, without waiting. Returns whether a job has completed. */
+bool writer_poll(struct writer *w);
+/* Let the thread poll for the outstanding jobs, instead of the event loop. */
+void writer_leave(struct writer *w);
 /* Whether the thread has tried to open the log; *result: its result. */
 bool writer_opened(struct writer *w, int *result);
 
