@@ -86,7 +86,8 @@ util_libpool_libpool_la_SOURCES = util/pool_class.h \
 	util/libpool/group.h util/libpool/group_bits.c \
 	util/libpool/group_epoch.c \
 	util/libpool/group_format.c util/libpool/group_member.c \
-	util/libpool/group_calls.c util/libpool/group_open.c \
+	util/libpool/group_calls.c util/libpool/group_join.c \
+	util/libpool/group_open.c \
 	util/libpool/group_open.h util/libpool/group_threads.c \
 	util/libpool/group_threads.h \
 	util/libpool/group_rebuild.c \

@@ -189,7 +189,7 @@ check_LIBRARIES += fabtests/unit/libgroup.a
 fabtests_unit_libgroup_a_SOURCES = fabtests/unit/group_rig.c fabtests/unit/group_rig.h \
 	fabtests/unit/group_history.c fabtests/unit/group_history.h \
 	fabtests/unit/seeded.h util/libpool/group.c util/libpool/group.h \
-	util/libpool/group_bits.c \
+	util/libpool/group_bits.c util/libpool/group_join.c \
 	util/libpool/group_epoch.c util/libpool/group_format.c \
 	util/libpool/group_member.c util/libpool/group_rebuild.c
 group_cppflags = $(AM_CPPFLAGS) -DGROUP_AREA=8192u -DGROUP_CHUNK=64u -DGROUP_HOT=4u \
@@ -211,7 +211,8 @@ fabtests_unit_test_pool_group_cost_LDADD = $(group_ldadd)
 fabtests_unit_test_pool_group_rules_SOURCES = \
 	fabtests/unit/test_pool_group_rules.c \
 	fabtests/unit/test_pool_group_copies.c \
-	fabtests/unit/test_pool_group_epochs.c fabtests/unit/group_calls.h
+	fabtests/unit/test_pool_group_epochs.c \
+	fabtests/unit/test_pool_group_joins.c fabtests/unit/group_calls.h
 fabtests_unit_test_pool_group_rules_CPPFLAGS = $(group_cppflags)
 fabtests_unit_test_pool_group_rules_LDFLAGS = -Wl,--wrap=leg_new
 fabtests_unit_test_pool_group_rules_LDADD = $(group_ldadd)

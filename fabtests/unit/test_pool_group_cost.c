@@ -67,6 +67,46 @@ Test(pool_group_cost, a_write_is_n_messages_in_one_round_trip)
 	rig_end(&rig);
 }
 
+/*
+ * Behind two outstanding writes adjacent ones wait, and share a message; a
+ * write elsewhere does not wait.
+ */
+Test(pool_group_cost, adjacent_writes_share_a_message)
+{
+	struct call c[8];
+	uint64_t before;
+	unsigned int w;
+
+	start_members(1, 3, 2);
+	w = open_writer();
+	await_all_current(w);
+	write_and_commit(w, 0, 1);
+	await_quiet_group(w);
+	before = rig.submitted;
+	for (unsigned int i = 0; i < 8; i++) {
+		write_begin(w, &c[i], i, i + 2);
+		group_run(group_of(w), rig.now);
+	}
+	cr_assert_eq(rig.submitted - before, 2 * 3);
+	rig_round(&rig);
+	cr_assert_eq(rig.submitted - before, 3 * 3);
+	await_quiet_group(w);
+	cr_assert_eq(rig.submitted - before, 3 * 3);
+	for (unsigned int i = 0; i < 8; i++) {
+		cr_assert(c[i].done && !c[i].ret);
+		cr_assert_eq(read_cell(w, i), i + 2);
+	}
+	await_quiet_group(w);
+	before = rig.submitted;
+	for (unsigned int i = 0; i < 8; i++) {
+		write_begin(w, &c[i], 7 - i, i + 20);
+		group_run(group_of(w), rig.now);
+	}
+	cr_assert_eq(rig.submitted - before, 8 * 3);
+	await_quiet_group(w);
+	rig_end(&rig);
+}
+
 /* Run an operation; *messages and *rounds: what it took until completion. */
 static void measure_call(unsigned int w, struct call *c, uint64_t *messages,
 			 unsigned int *rounds)

@@ -139,8 +139,7 @@ static void push_commit(struct group *g, unsigned int member)
 	member_start(g, member, &leg->op);
 }
 
-/* Whether an outstanding leg changes the range. Updates out_first, out_end. */
-static bool out_overlaps(struct group_member *m, uint64_t offset, uint64_t len)
+bool group_out_overlaps(struct group_member *m, uint64_t offset, uint64_t len)
 {
 	const struct group_leg *leg;
 	uint64_t at, n, first = UINT64_MAX, end = 0;
@@ -161,7 +160,7 @@ static bool out_overlaps(struct group_member *m, uint64_t offset, uint64_t len)
 	return any;
 }
 
-static void out_add(struct group_member *m, struct group_leg *leg)
+void group_out_add(struct group_member *m, struct group_leg *leg)
 {
 	uint64_t at, n;
 
@@ -185,21 +184,22 @@ static void member_push(struct group *g, unsigned int member)
 
 	while (!m->barrier && (leg = TAILQ_FIRST(&m->queue))) {
 		leg_range(leg, &offset, &len);
-		if (out_overlaps(m, offset, len))
+		if (group_out_overlaps(m, offset, len) ||
+		    group_join_waits(m, leg))
 			break;
 		TAILQ_REMOVE(&m->queue, leg, link);
 		if (leg->kind == LEG_COMMIT) {
 			TAILQ_INSERT_TAIL(&m->commits, leg, link);
 			continue;
 		}
-		out_add(m, leg);
+		group_out_add(m, leg);
 		if (leg->kind == LEG_BITS || leg->kind == LEG_BARRIER ||
 		    leg->kind == LEG_COPIED)
 			m->barrier = leg;
 		if (leg->kind == LEG_COPY)
 			m->copying = leg;
 		else
-			member_start(g, member, &leg->op);
+			member_start(g, member, group_join(m, leg));
 		if (m->state == MEMBER_AWAY)
 			return;
 	}
@@ -266,7 +266,7 @@ void member_drop(struct group *g, unsigned int member, int ret,
 		m->error = group_text(g, member, error);
 	m->barrier = NULL;
 	m->numbered = m->inspecting = m->copy_queued = false;
-	m->backlog = 0;
+	m->backlog = m->writes = 0;
 	TAILQ_CONCAT(&m->dropped, &m->queue, link);
 	TAILQ_CONCAT(&m->dropped, &m->commits, link);
 	TAILQ_CONCAT(&m->dropped, &m->out, link);
@@ -550,6 +550,12 @@ void group_done(struct group *g, unsigned int member, struct rpmem_pool_op *op)
 	g->changed = true;
 	if (m->state == MEMBER_AWAY)
 		return;
+	if (leg->kind == LEG_JOINED || (leg->kind == LEG_WRITE && !leg->joined))
+		m->writes--;
+	if (leg->kind == LEG_JOINED) {
+		group_joined_done(g, member, leg);
+		return;
+	}
 	if (op->result && !is_last(g, m, leg)) {
 		member_drop(g, member, op->result, op->error);
 		return;

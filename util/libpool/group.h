@@ -94,6 +94,7 @@ enum member_state {
 
 enum leg_kind {
 	LEG_WRITE,   /* a write of the caller */
+	LEG_JOINED,  /* adjacent writes of the caller, sent as one */
 	LEG_COMMIT,  /* a commit of the caller */
 	LEG_READ,    /* a read of the caller */
 	LEG_BITS,    /* sets bits of the bitmap before the next leg */
@@ -111,8 +112,9 @@ struct group_leg {
 	enum leg_kind kind;
 	struct rpmem_pool_op op;
 	struct rpmem_pool_then then;
-	struct group_op *of;   /* NULL, except for LEG_WRITE, _COMMIT, _READ */
-	unsigned char bytes[]; /* LEG_BITS, LEG_CLEAR, LEG_AREA */
+	struct group_op *of; /* NULL, except for LEG_WRITE, _COMMIT, _READ */
+	struct group_leg *joined; /* LEG_JOINED with these bytes, or NULL */
+	unsigned char bytes[]; /* LEG_BITS, LEG_CLEAR, LEG_AREA, LEG_JOINED */
 };
 TAILQ_HEAD(group_legs, group_leg);
 
@@ -147,6 +149,8 @@ struct group_member {
 	struct group_state disk;
 	struct group_legs queue, out, dropped;
 	uint64_t out_first, out_end; /* bounds of the ranges of legs in out */
+	unsigned int writes;	     /* outstanding writes of the caller */
+	uint64_t writes_end;	     /* end of the newest of them */
 	struct group_legs commits;   /* commits that wait for `committing` */
 	struct group_leg *committing;
 	struct group_leg *barrier; /* no later leg passes this one */
@@ -290,6 +294,18 @@ void leg_add(struct group *g, unsigned int member, struct group_leg *leg);
 void member_drop(struct group *g, unsigned int member, int ret,
 		 const char *error);
 void group_adopted(struct group *g, unsigned int member);
+/* Whether an outstanding leg changes the range. Updates out_first, out_end. */
+bool group_out_overlaps(struct group_member *m, uint64_t offset, uint64_t len);
+void group_out_add(struct group_member *m, struct group_leg *leg);
+/* group_join.c, for group.c */
+/* Whether a write waits, so that it can be joined with adjacent ones. */
+bool group_join_waits(const struct group_member *m,
+		      const struct group_leg *leg);
+/* Find what to submit for a leg: its own operation, or a joined one. */
+struct rpmem_pool_op *group_join(struct group_member *m, struct group_leg *leg);
+/* The LEG_JOINED has completed: complete its writes, and free it. */
+void group_joined_done(struct group *g, unsigned int member,
+		       struct group_leg *joined);
 /* group_rebuild.c */
 void group_throttle_update(struct group *g);
 /* Whether the copy of a chunk may begin. */
