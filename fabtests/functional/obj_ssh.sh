@@ -89,7 +89,12 @@ echo \$\$ >>$here/pids.ssh
 for last; do :; done
 exec sh -c "\$last"
 S
-chmod +x command ssh.*
+# With another port in the reply, the daemon serves a pool that no client reaches.
+cat >other_port <<S
+#!/bin/sh
+$here/command | sed -u "s/^\(.* serves [^ ]* [^ ]*\) [0-9]*/\1 \$1/"
+S
+chmod +x command other_port ssh.*
 RPMEM_SSH=$here/ssh.user RPMEM_CMD=$here/command
 export RPMEM_SSH RPMEM_CMD
 me=$(id -un)
@@ -579,6 +584,18 @@ def failed_creation():
     pool_set("less.set", f"3M {here}/less")
     fails("EIO", "change the size there", created(b"less.set"))
     assert os.path.exists(f"{here}/less")
+    # The daemon makes the file and serves it: to no client.
+    pool_set("made.set", f"2M {here}/made")
+    for port, code, text in ((1, "ECONNREFUSED", "nothing listens on port 1"),
+                             (0, "EPROTO", "damaged")):
+        os.environ["RPMEM_CMD"] = f"{here}/other_port {port}"
+        fails(code, text, created(b"made.set"))
+        assert not os.path.exists(f"{here}/made"), port
+    os.environ["RPMEM_CMD"] = command
+    closed(created(b"made.set"))
+    os.environ["RPMEM_CMD"] = f"{here}/other_port 1"
+    fails("ECONNREFUSED", "nothing listens", opened(b"made.set"))
+    assert os.path.exists(f"{here}/made")
 
 
 def bounded_log():

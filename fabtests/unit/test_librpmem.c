@@ -49,6 +49,7 @@ static int open_result;
 static unsigned int timeout; /* of the opening, in seconds; 0: 60 */
 static bool by_ssh, undone;
 static int ssh_result; /* of the session's end */
+static unsigned int ends;
 
 const char *rpmem_pool_error(void)
 {
@@ -145,11 +146,13 @@ int session_begin(struct session *s, const char *target, const char *verb,
 
 void session_undo(struct session *s)
 {
+	cr_assert(!ends);
 	undone = true;
 }
 
 int session_end(struct session *s)
 {
+	ends++;
 	return ssh_result;
 }
 
@@ -270,6 +273,20 @@ Test(librpmem, a_weaker_pool_is_refused_with_the_variable_that_takes_it)
 	expect_failure(
 		rpmem_open("host", "vol", local, SIZE, &lanes, attr) ? 0 : -1,
 		EOPNOTSUPP, "CAUSE (RPMEM_CLASS)");
+	cr_assert(!undone && ends == 1);
+}
+
+/* The daemon has made the pool's file before the client opens the pool. */
+Test(librpmem, a_creation_is_undone_if_its_pool_cannot_be_opened)
+{
+	unsigned int lanes = 1;
+
+	by_ssh = true;
+	open_result = -ECONNREFUSED;
+	expect_failure(
+		rpmem_create("host", "vol", local, SIZE, &lanes, attr) ? 0 : -1,
+		ECONNREFUSED, "CAUSE");
+	cr_assert(undone && ends == 1);
 }
 
 Test(librpmem, attributes_are_durable_and_no_write_reaches_them)

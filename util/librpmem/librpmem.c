@@ -261,6 +261,8 @@ static int open_by_ssh(struct replica *r, const char *target, const char *name,
 	attr->secret_file = r->session.path;
 	attr->timeout = SSH_TIMEOUT_S;
 	ret = open_result(rpmem_pool_open(&r->pool, r->session.where, attr));
+	if (ret && create)
+		session_undo(&r->session);
 	if (ret)
 		session_end(&r->session);
 	return ret;

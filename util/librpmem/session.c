@@ -478,6 +478,13 @@ static int request(struct session *s, const struct remote *to, const char *verb,
 	return ret;
 }
 
+void session_undo(struct session *s)
+{
+	static const char line[] = RP_ONE_SHOT_HELLO RP_ONE_SHOT_UNDO "\n";
+
+	send(s->line, line, sizeof(line) - 1, MSG_NOSIGNAL);
+}
+
 int session_begin(struct session *s, const char *target, const char *verb,
 		  const char *name, char *err)
 {
@@ -498,16 +505,12 @@ int session_begin(struct session *s, const char *target, const char *verb,
 		ret = request(s, &to, verb, name, err);
 	free(to.command);
 	free(copy);
-	if (ret)
+	if (ret) {
+		/* The daemon may have served a pool all the same. */
+		session_undo(s);
 		session_end(s);
+	}
 	return ret;
-}
-
-void session_undo(struct session *s)
-{
-	static const char line[] = RP_ONE_SHOT_HELLO RP_ONE_SHOT_UNDO "\n";
-
-	send(s->line, line, sizeof(line) - 1, MSG_NOSIGNAL);
 }
 
 /* shutdown() ends the standard input of fi_rpmemd, which then ends, as ssh. */
