@@ -376,6 +376,19 @@ Test(crash_image, an_image_keeps_what_is_durable)
 	cr_assert_eq(i.meta, 1u);
 }
 
+/* The flush of a file covers the rename that exchanged or replaced it. */
+Test(crash_image, a_flush_covers_the_rename_of_the_other_file)
+{
+	const uint32_t other = crash_log_inode(&l, S_IFREG | 0644, 0, 0);
+
+	entry(CRASH_CREATE, other, "g");
+	rename_to(file, "f", "g");
+	l.events[l.event_count - 1].inode2 = other;
+	flush(other, false);
+	cr_assert(!crash_history_make(&h, &l));
+	cr_assert_eq(h.meta_durable[l.event_count - 1], 2u);
+}
+
 /* The result of a load of the log, whose last event has these folders. */
 static int load_with(uint32_t dir, uint32_t dir2)
 {
@@ -412,6 +425,8 @@ Test(crash_image, a_log_with_folders_out_of_range_is_refused)
 	rename_to(file, "f", "g");
 	cr_assert_eq(load_with(0, 0), 0);
 	cr_assert_eq(load_with(0, 1 << 30), -EBADMSG);
+	l.events[l.event_count - 1].inode2 = 1 << 30;
+	cr_assert_eq(load_with(0, 0), -EBADMSG);
 }
 
 /* Every sampled image is one of the legal ones; many pieces are undecided. */

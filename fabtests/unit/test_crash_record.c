@@ -13,6 +13,10 @@
 
 #include "unit/crash_rig.h"
 
+#ifndef RENAME_EXCHANGE
+#define RENAME_EXCHANGE 2
+#endif
+
 static size_t seen; /* events that were compared */
 
 static void start(void)
@@ -189,6 +193,42 @@ Test(crash_record, names_change_at_their_calls)
 	no_more();
 }
 
+static void exchange(const char *a, const char *b)
+{
+	struct crash_call c = {
+		.tid = getpid(),
+		.nr = SYS_renameat2,
+		.args = {(uint64_t)AT_FDCWD, (uintptr_t)a, (uint64_t)AT_FDCWD,
+			 (uintptr_t)b, RENAME_EXCHANGE},
+	};
+
+	cr_assert(crash_call_begin(&rig, &c));
+	cr_assert(!syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b,
+			   RENAME_EXCHANGE));
+	crash_call_end(&rig, &c, 0, false);
+}
+
+/* An fsync of the other file covers the rename, too. */
+Test(crash_record, a_rename_names_the_other_file)
+{
+	const struct crash_step *e;
+
+	start();
+	close(rig_open("files/a", O_WRONLY | O_CREAT));
+	close(rig_open("files/b", O_WRONLY | O_CREAT));
+	next(CRASH_CREATE);
+	next(CRASH_CREATE);
+	exchange("files/a", "files/b");
+	e = next(CRASH_EXCHANGE);
+	cr_assert(e->inode == 1 && e->inode2 == 2);
+	cr_assert(!names(SYS_rename, "files/a", "files/b"));
+	e = next(CRASH_RENAME);
+	cr_assert(e->inode == 2 && e->inode2 == 1);
+	cr_assert(!names(SYS_rename, "files/b", "files/c"));
+	cr_assert_eq(next(CRASH_RENAME)->inode2, CRASH_NONE);
+	no_more();
+}
+
 Test(crash_record, stores_are_found_before_the_next_call)
 {
 	const uint64_t shared = MAP_SHARED;
@@ -319,6 +359,25 @@ Test(crash_record, a_file_from_outside_is_refused)
 	start();
 	cr_assert(!names(SYS_rename, "outside", "files/f"));
 	cr_assert(strstr(rig.reason, "f came from outside"), "%s", rig.reason);
+}
+
+/* Both names of an exchange can be the one that is outside. */
+Test(crash_record, an_exchange_with_a_file_from_outside_is_refused)
+{
+	const int fd = open("outside", O_WRONLY | O_CREAT, 0600);
+
+	cr_assert(fd >= 0 && write(fd, "x", 1) == 1 && !close(fd));
+	start();
+	close(rig_open("files/f", O_WRONLY | O_CREAT));
+	next(CRASH_CREATE);
+	exchange("files/f", "outside");
+	next(CRASH_UNLINK);
+	next(CRASH_CREATE);
+	cr_assert(strstr(rig.reason, "f came from outside"), "%s", rig.reason);
+	next(CRASH_TRUNCATE);
+	is_write(0, "x");
+	exchange("outside", "files/f");
+	next(CRASH_LINK);
 }
 
 /* Record most kinds of events. */

@@ -365,9 +365,9 @@ static bool begin_rename(struct crash_recorder *r, struct crash_call *c,
 	const bool from = begin_entry(r, c, dirfd, path);
 	const bool to = get_place(r, c, dirfd2, path2, &c->place2);
 
+	c->file2 = to ? crash_record_entry(r, &c->place2) : NULL;
 	/* A rename between two names of one file changes nothing. */
-	if (from && to && c->file &&
-	    c->file == crash_record_entry(r, &c->place2))
+	if (from && to && c->file && c->file == c->file2)
 		return false;
 	return from || to;
 }
@@ -494,13 +494,18 @@ static void end_rename(struct crash_recorder *r, struct crash_call *c)
 	const bool exchange =
 		(c->nr == __NR_renameat2) && (c->args[4] & RENAME_EXCHANGE);
 
-	if (c->place.dir && c->place2.dir && c->file)
-		crash_record_rename(r, &c->place, &c->place2, c->file, c->tid,
-				    exchange);
-	else if (c->place.dir && c->file)
+	if (c->place.dir && c->place2.dir && c->file) {
+		crash_record_rename(r, &c->place, &c->place2, c->file, c->file2,
+				    c->tid, exchange);
+		return;
+	}
+	if (c->place.dir && c->file)
 		crash_record_unlink(r, &c->place, c->file, c->tid);
 	else if (c->place2.dir)
 		crash_record_create(r, &c->place2, c->tid);
+	/* The other name is outside the folder, and its file now inside. */
+	if (exchange && c->place.dir)
+		crash_record_create(r, &c->place, c->tid);
 }
 
 static void end_sync(struct crash_recorder *r, const struct crash_call *c)

@@ -142,6 +142,7 @@ static void change_meta(struct pass *p, uint32_t n)
 		p->h->meta_count = p->made;
 	}
 	touch(p, e->inode);
+	touch(p, e->inode2);
 	touch(p, e->dir);
 	touch(p, e->dir2);
 	if (e->kind == CRASH_TRUNCATE)

@@ -96,8 +96,10 @@ void crash_record_create(struct crash_recorder *r, const struct crash_place *p,
 			 pid_t tid);
 void crash_record_unlink(struct crash_recorder *r, const struct crash_place *p,
 			 const struct crash_file *f, pid_t tid);
+/* f2: the file that had the name p2, or NULL. */
 void crash_record_rename(struct crash_recorder *r, const struct crash_place *p,
 			 const struct crash_place *p2,
-			 const struct crash_file *f, pid_t tid, bool exchange);
+			 const struct crash_file *f,
+			 const struct crash_file *f2, pid_t tid, bool exchange);
 
 #endif

@@ -147,7 +147,8 @@ void crash_record_unlink(struct crash_recorder *r, const struct crash_place *p,
 
 void crash_record_rename(struct crash_recorder *r, const struct crash_place *p,
 			 const struct crash_place *p2,
-			 const struct crash_file *f, pid_t tid, bool exchange)
+			 const struct crash_file *f,
+			 const struct crash_file *f2, pid_t tid, bool exchange)
 {
 	struct crash_step *e = entry_event(
 		r, exchange ? CRASH_EXCHANGE : CRASH_RENAME, p, tid);
@@ -155,6 +156,8 @@ void crash_record_rename(struct crash_recorder *r, const struct crash_place *p,
 	if (!e)
 		return;
 	e->inode = f->inode;
+	if (f2)
+		e->inode2 = f2->inode;
 	e->dir2 = p2->dir->inode;
 	e->name2 = crash_log_text(&r->log, p2->name);
 }

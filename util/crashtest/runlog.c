@@ -17,7 +17,7 @@ struct file_header {
 	uint32_t event_size, unused;
 };
 
-static const char magic[8] = "RPCRASH2";
+static const char magic[8] = "RPCRASH3";
 
 /* Make room for `need` elements in an array, whose size doubles. */
 static bool make_room(struct crash_log *l, void **array, size_t *room,
@@ -54,6 +54,7 @@ struct crash_step *crash_log_event(struct crash_log *l,
 		.inode = CRASH_NONE,
 		.dir = CRASH_NONE,
 		.dir2 = CRASH_NONE,
+		.inode2 = CRASH_NONE,
 		.data = CRASH_NO_DATA,
 		.target = CRASH_NO_DATA,
 		.name = CRASH_NO_DATA,
@@ -163,7 +164,8 @@ static bool event_ok(const struct crash_log *l, const struct crash_step *e)
 		       (e->inode < l->inode_count &&
 			S_ISREG(l->inodes[e->inode].mode));
 	}
-	if (e->inode >= l->inode_count)
+	if (e->inode >= l->inode_count ||
+	    (e->inode2 != CRASH_NONE && e->inode2 >= l->inode_count))
 		return false;
 	if (e->kind == CRASH_FLUSH)
 		return true;

@@ -35,10 +35,11 @@ struct crash_step {
 	uint64_t target;      /* path below the folder, for reports; as data */
 	uint64_t name, name2; /* entries; strings, as data */
 	uint32_t inode, dir, dir2;
+	uint32_t inode2; /* that a rename exchanges or replaces */
 	uint32_t pid;
 	uint8_t kind;
 	uint8_t datasync; /* a flush of fdatasync(2): only metadata needed */
-	uint8_t unused[6];
+	uint8_t unused[2];
 };
 
 /* A file, folder or link. Its attributes are the last ones that it had. */

@@ -12,7 +12,7 @@ struct crash_call {
 	pid_t tid;
 	uint64_t nr;
 	uint64_t args[6];
-	struct crash_file *file;
+	struct crash_file *file, *file2;
 	struct crash_place place, place2;
 	uint64_t offset; /* of an output, as the caller has given it */
 	bool has_offset;
