@@ -515,6 +515,7 @@ def not_twice():
     closed(call(lib.rpmem_create, where, b"two.set"))
     fails("EEXIST", "may have a replica",
           call(lib.rpmem_create, where, b"two.set"))
+    fails("EINVAL", "has the OPTION NOHDRS", created(b"two.set"))
     pool_set("two.set", f"2M {here}/two")
     os.symlink(f"{here}/two", target + "bare")
     r = opened(b"./bare")

@@ -48,7 +48,7 @@ static int next_result; /* of the next operation */
 static int open_result;
 static unsigned int timeout; /* of the opening, in seconds; 0: 60 */
 static bool by_ssh, undone;
-static int ssh_result; /* of the session's end */
+static int ssh_result, ssh_refusal; /* of the session's end and start */
 static unsigned int ends;
 
 const char *rpmem_pool_error(void)
@@ -140,6 +140,10 @@ bool session_is_needed(const char *target, const char *name)
 int session_begin(struct session *s, const char *target, const char *verb,
 		  const char *name, char *err)
 {
+	if (ssh_refusal) {
+		strcpy(err, "CAUSE");
+		return ssh_refusal;
+	}
 	*s = (struct session){.pid = 1};
 	return 0;
 }
@@ -367,6 +371,25 @@ Test(librpmem, a_creation_takes_only_an_unused_pool)
 	pool[20] ^= 1;
 	cr_assert_eq(rpmem_remove("host", "vol", 0), 0);
 	cr_assert(!durable[0] && !durable[8] && !durable[HEADER - 1]);
+}
+
+/* The daemon refuses so the creation of an existing pool without headers. */
+Test(librpmem, a_creation_with_attributes_needs_a_set_with_headers)
+{
+	unsigned int lanes = 1;
+
+	by_ssh = true;
+	ssh_refusal = -EEXIST;
+	expect_failure(
+		rpmem_create("host", "vol", local, SIZE, &lanes, attr) ? 0 : -1,
+		EINVAL, "has the OPTION NOHDRS");
+	expect_failure(
+		rpmem_create("host", "vol", local, SIZE, &lanes, NULL) ? 0 : -1,
+		EEXIST, "CAUSE");
+	ssh_refusal = -ENOSPC;
+	expect_failure(
+		rpmem_create("host", "vol", local, SIZE, &lanes, attr) ? 0 : -1,
+		ENOSPC, "CAUSE");
 }
 
 Test(librpmem, a_range_outside_the_pool_or_a_foreign_lane_is_not_written)

@@ -367,6 +367,16 @@ static struct replica *open_header(const char *target, const char *name,
 	return NULL;
 }
 
+/* A pool set has one kind of replica: with attributes, or with NOHDRS. */
+static int fail_kind(const char *target, const char *name, bool has_attr)
+{
+	return fail(EINVAL,
+		    "pool set '%s' on %s has %s OPTION NOHDRS, and the "
+		    "replica %s attributes",
+		    name, target, has_attr ? "the" : "no",
+		    has_attr ? "has" : "has no");
+}
+
 struct replica *rpmem_create(const char *target, const char *name, void *local,
 			     size_t size, unsigned int *lanes,
 			     const struct replica_attr *attr)
@@ -377,15 +387,14 @@ struct replica *rpmem_create(const char *target, const char *name, void *local,
 	struct replica_attr old;
 	int ret = 0;
 
+	/* fi_rpmemd replies so for a set with NOHDRS only. */
+	if (!r && attr && errno == EEXIST)
+		fail_kind(target, name, true);
 	if (!r)
 		return NULL;
 	r->has_header = attr != NULL;
 	if (r->session.header == (attr ? SESSION_NO_HEADER : SESSION_HEADER))
-		ret = fail(EINVAL,
-			   "pool set '%s' on %s has %s OPTION NOHDRS, and the "
-			   "replica %s attributes",
-			   name, target, attr ? "the" : "no",
-			   attr ? "has" : "has no");
+		ret = fail_kind(target, name, attr != NULL);
 	else if (header_decode(header, &old))
 		ret = fail(EEXIST,
 			   "pool '%s' on %s has a replica already: remove it "
