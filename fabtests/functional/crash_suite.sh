@@ -23,9 +23,16 @@ crash_enter()
 # fully COMMAND...: with $many images and $rounds rounds
 fully()
 {
-	few=$images
-	images=${many:-$few}
-	[ -z "$many" ] || export CRASH_ROUNDS="$rounds"
+	over_images "$images" '' "$@"
+}
+
+# over_images IMAGES ROUNDS COMMAND...: as fully, and without RP_LONG=1 with so many
+over_images()
+{
+	few=$images images=${many:-$1} work=$2
+	shift 2
+	[ -z "$many" ] || work=$rounds
+	[ -z "$work" ] || export CRASH_ROUNDS="$work"
 	"$@"
 	passed=$?
 	unset CRASH_ROUNDS

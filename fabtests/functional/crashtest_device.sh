@@ -41,7 +41,7 @@ convicted()
 	ended 1 "$text"
 }
 
-fully crash
+over_images 200 '' crash
 if grep -q 'no block device: ' out; then
 	echo "SKIP:$(sed -n 's/.*no block device://p' out)"
 	exit 77
@@ -50,7 +50,7 @@ honest()
 {
 	ended 0 '^acquitted' && reached
 }
-ok "an honest disk is acquitted" fully honest
+ok "an honest disk is acquitted" over_images 200 '' honest
 # A file system is not to be torn inside a block that its device writes at once.
 whole_blocks()
 {

@@ -29,7 +29,7 @@ pool()
 }
 mkdir fault || exit 99
 ln -s "$top/fabtests/fault/.libs/librpmem-fault-fi.so" fault/ || exit 99
-ok "acknowledged behind the commit: acquitted" fully pool 0 wca
+ok "acknowledged behind the commit: acquitted" over_images 24 '' pool 0 wca
 ok "acknowledged before the commit: convicted" pool 1 wac
 ok "two words that one commit covers can be torn" pool 1 wtca
 ok "a target that commits without msync is convicted" pool 1 wca \
@@ -37,7 +37,7 @@ ok "a target that commits without msync is convicted" pool 1 wca \
 ok "no commit: convicted" pool 1 wa
 ok "a commit in front of the write: convicted" pool 1 cwa
 ok "a commit of another pool: convicted" pool 1 wWCa
-ok "a commit of each pool: acquitted" fully pool 0 wWcCa
+ok "a commit of each pool: acquitted" over_images 24 '' pool 0 wWcCa
 
 # over WANT CHECK OPTION... -- COMMAND...: test another client of the pool
 over()
@@ -85,7 +85,7 @@ with open(os.environ["RPMEM_CRASHTEST_LEDGER"], "a", encoding="ascii") as f:
 P
 logger=$top/fabtests/functional/crash_log
 planted=$src/fabtests/functional/crash_planted.py
-ok "a log: acquitted" fully log_of 0 "$logger"
+ok "a log: acquitted" over_images 24 '' log_of 0 "$logger"
 if [ -z "${RP_SANITIZE:-}" ]; then
 	python3 "$planted" "$top" log "$here" || exit 99
 	ok "a log whose tail may precede its entries: convicted" \
@@ -94,7 +94,7 @@ fi
 if [ -z "${RP_SANITIZE:-}" ] && [ -e "$top/util/.libs/nbdkit-rpmem-plugin.so" ] &&
 	command -v nbdkit >/dev/null && /usr/bin/python3 -c 'import nbd'; then
 	python3 "$planted" "$top" plugin "$here" || exit 99
-	ok "a block device: acquitted" fully disk_of 0 \
+	ok "a block device: acquitted" over_images 24 '' disk_of 0 \
 		"$top/util/.libs/nbdkit-rpmem-plugin.so"
 	ok "a block device that ignores FLUSH: convicted" \
 		disk_of 1 "$here/plugin.so"
