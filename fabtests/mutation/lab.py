@@ -24,15 +24,18 @@ MIB = 1 << 20
 POOL = [f"util/libpool/{n}.c" for n in ("commits", "connect", "journal",
                                           "piece", "wait", "work")]
 # Files of the programs that have named mutants.
-UTIL = ("conf", "dirty_shutdowns", "doctor_disk", "export_key", "metrics",
-        "plugpull_judge", "plugpull_ledger", "setup", "setup_server",
+UTIL = ("advise_machine", "advise_memory", "advise", "conf", "dirty_shutdowns", "doctor_disk", "export_key", "metrics",
+        "one_shot", "plugpull_judge", "plugpull_ledger", "setup", "setup_server",
         "stats_text")
-# The files of fi_rpmem_crashtest that record, and make, check and shrink images.
+# The files of fi_rpmem_crashtest that record, and make, check and shrink images,
+# and its reports.
 CRASH = [f"util/crashtest/{n}.c" for n in ("call", "check",
                                              "directory_tree", "explore",
                                              "filter", "history", "record",
-                                             "record_tree", "runlog",
-                                             "sample", "shrink")]
+                                             "record_tree", "report",
+                                             "report_html", "report_style",
+                                             "report_text", "runlog",
+                                             "sample", "shrink", "trace")]
 BUILDS = {
     "plain": [],
     "address": ["-fsanitize=address,undefined", "-g1",
@@ -85,7 +88,8 @@ class Lab:
             if os.path.basename(p) not in ("loop.c", "port.c", "server.c"))
         self.libs += sorted(os.path.relpath(p, self.tree) for p in glob.glob(
             os.path.join(self.tree, "util/libpool/group*.c")))
-        self.libs += POOL + CRASH + ["util/librpmem/librpmem.c"]
+        self.libs += POOL + CRASH + ["util/librpmem/librpmem.c",
+                                     "util/librpmem/session.c"]
         self.libs += [f"util/{n}.c" for n in UTIL]
         if has_raft():
             self.libs += [f"util/libraft/{n}.c" for n in RAFT]

@@ -166,6 +166,19 @@ fabtests_unit_test_librpmem_SOURCES = fabtests/unit/test_librpmem.c \
 fabtests_unit_test_librpmem_CPPFLAGS = $(AM_CPPFLAGS)
 fabtests_unit_test_librpmem_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS)
 
+unit_tests += fabtests/unit/test_one_shot
+fabtests_unit_test_one_shot_SOURCES = fabtests/unit/test_one_shot.c \
+	util/conf.c util/one_shot.c
+fabtests_unit_test_one_shot_LDADD = util/libutil.la prov/core/libcore.la \
+	$(CRITERION_LIBS) $(NETTLE_LIBS) $(INIH_LIBS) $(PMEM2_LIBS) -lpthread
+
+unit_tests += fabtests/unit/test_librpmem_session
+fabtests_unit_test_librpmem_session_SOURCES = \
+	fabtests/unit/test_librpmem_session.c util/librpmem/session.c \
+	util/librpmem/session.h
+fabtests_unit_test_librpmem_session_CPPFLAGS = $(AM_CPPFLAGS)
+fabtests_unit_test_librpmem_session_LDADD = util/libutil.la $(CRITERION_LIBS)
+
 if HAVE_NBDKIT
 unit_tests += fabtests/unit/test_nbd_plugin
 fabtests_unit_test_nbd_plugin_SOURCES = fabtests/unit/test_nbd_plugin.c \
@@ -344,7 +357,7 @@ fabtests_unit_test_advise_SOURCES = fabtests/unit/test_advise.c \
 fabtests_unit_test_advise_LDADD = util/libutil.la prov/core/libcore.la \
 	$(FABRIC_LIBS) $(JANSSON_LIBS) $(PMEM2_LIBS) $(CRITERION_LIBS) \
 	-lpthread
-fabtests_unit_test_advise_LDFLAGS = -Wl,--wrap=statx
+fabtests_unit_test_advise_LDFLAGS = -Wl,--wrap=statx,--wrap=msync
 
 unit_tests += fabtests/unit/test_caps_nic
 fabtests_unit_test_caps_nic_SOURCES = fabtests/unit/test_caps_nic.c $(caps_rig)
