@@ -13,6 +13,8 @@ only=${2:-.}
 tests=$(cd "$tests" && pwd) || exit 99
 pmempool=$tests/../tools/pmempool/pmempool
 cli=$tests/tools/pmemobjcli/pmemobjcli
+verify=$tests/tools/obj_verify/obj_verify
+examples=$tests/../examples/librpmem
 [ -e "$build/util/.libs/librpmem.so.1" ] || {
 	echo "SKIP: no librpmem.so.1 in $build"
 	exit 77
@@ -77,6 +79,18 @@ end()
 	fi
 }
 
+# fails TEXT PROGRAM ARGUMENT...: the program must fail by itself, with this text
+fails()
+{
+	text=$1
+	shift
+	timeout 300 "$@" >out 2>&1
+	case $? in
+	0 | 124) wrong="$wrong ${1##*/} does not fail;" ;;
+	*) grep -q -- "$text" out || wrong="$wrong ${1##*/} does not say '$text';" ;;
+	esac
+}
+
 # runs PROGRAM ARGUMENT...: the program must exit with 0
 runs()
 {
@@ -109,12 +123,21 @@ replicated()
 	rm -f local local2
 }
 
-# dump FILE: write the part of the pool's description that PMDK's scripts
+# rows LINE...: write the local pool set
+rows()
+{
+	{ echo PMEMPOOLSET; printf '%s\n' "$@"; } >pool.set
+	rm -f local*
+}
+
+# dump FILE [PART]: write the part of the pool's description that PMDK's scripts
 # compare
 dump()
 {
-	"$pmempool" info -soOaAb -l -Z -H -C local |
+	"$pmempool" info -f obj -soOaAb -l -Z -H -C "${2:-local}" |
 		sed '/^UUID/,/^Checksum/d; /^path/d; /^size/d' >"$1"
+	# Without -f, pmempool prints the header of a part only.
+	grep -q '^Chunks per zone' "$1" || wrong="$wrong no heap in ${2:-local};"
 }
 
 # restored: delete the local part and restore it from the replica, unchanged
@@ -125,6 +148,28 @@ restored()
 	runs "$pmempool" sync pool.set
 	dump after
 	[ -s before ] && diff before after || wrong="$wrong the copies differ;"
+}
+
+# alike NAME...: `local`, local replicas, and the parts of remote replicas (*.set)
+# have the same content
+alike()
+{
+	size=$(stat -c %s local)
+	dump before
+	for other; do
+		copy=$other
+		# fi_rpmemd's own pages are in front; the header is librpmem's.
+		case $other in *.set)
+			copy=replica
+			{
+				head -c 4096 local
+				tail -c +$((65536 + 4096 + 1)) "parts/$other" |
+					head -c $((size - 4096))
+			} >replica ;;
+		esac
+		dump after "$copy"
+		[ -s before ] && diff before after || wrong="$wrong $other differs;"
+	done
 }
 
 basic=$tests/rpmem_basic/rpmem_basic
@@ -274,11 +319,60 @@ for size in '16M 17M' '17M 17M'; do
 	restored
 	end
 done
+if begin obj_rpmem_basic_integration/TEST1 "$integration"; then
+	# The local file exists, with holes. A remote one would be no pool of
+	# fi_rpmemd: see docs/testing.md.
+	replicated 16M 17M
+	truncate -s 16M local
+	runs "$integration" pool.set
+	alike remote.set
+	end
+fi
+if begin obj_rpmem_basic_integration/TEST2 "$integration"; then
+	rows "8M $here/local.1" "8M $here/local.2" REPLICA "16M $here/local" \
+		"REPLICA $at remote.set"
+	set_of remote.set 18M
+	runs "$integration" pool.set
+	alike remote.set
+	end
+fi
+if begin obj_rpmem_basic_integration/TEST4 "$integration"; then
+	replicated 16M 18M
+	printf 'REPLICA\n20M %s/parts/other\n' "$here" >>sets/remote.set
+	fails 'Input/output error' "$integration" pool.set
+	[ -z "$(ls parts)" ] || wrong="$wrong a file is left;"
+	end
+fi
+for number in 5 6; do
+	begin "obj_rpmem_basic_integration/TEST$number" "$integration" || continue
+	rows "16M $here/local" "REPLICA $at first.set" "REPLICA $at second.set"
+	set_of first.set 17M
+	set_of second.set 17M
+	[ $number = 5 ] || truncate -s 16M local
+	runs "$integration" pool.set
+	alike first.set second.set
+	end
+done
+if begin obj_rpmem_basic_integration/TEST8 "$integration"; then
+	rows "16M $here/local" "REPLICA $at first.set" "REPLICA $at second.set"
+	set_of first.set 18M
+	set_of second.set 17M
+	printf 'REPLICA\n20M %s/parts/other\n' "$here" >>sets/first.set
+	fails 'Input/output error' "$integration" pool.set
+	end
+fi
 heap=$tests/obj_heap_state/obj_heap_state
 if begin obj_rpmem_heap_state "$heap"; then
 	replicated 32M 33M
 	runs "$heap" pool.set
 	restored
+	end
+fi
+if begin obj_rpmem_heap_state/TEST2 "$heap"; then
+	rows "8M $here/local" REPLICA "9M $here/local.2" "REPLICA $at remote.set"
+	set_of remote.set 9M
+	PMEM_IS_PMEM_FORCE=1 runs "$heap" pool.set
+	alike local.2 remote.set
 	end
 fi
 check=$tests/obj_check_remote/obj_check_remote
@@ -312,6 +406,15 @@ done <<'S'
 1 -l sets/remote.set
 2 -lr
 S
+if begin libpmempool_rm_remote/TEST4 "$remove"; then
+	replicated 16M
+	runs "$pmempool" create obj pool.set
+	# The program opens the pool, and then removes it.
+	runs "$remove" -o pool.set
+	runs "$remove" -of pool.set
+	[ -e local ] && [ -e parts/remote.set ] || wrong="$wrong files are missing;"
+	end
+fi
 
 # The programs of pmempool_*_remote: pmempool and pmemobjcli.
 filled()
@@ -349,6 +452,142 @@ if begin pmempool_transform_remote "$cli"; then
 	[ ! -e parts/remote.set ] || wrong="$wrong the replica is left;"
 	runs "$pmempool" transform alone.set pool.set
 	restored
+	end
+fi
+# described FILE: write what PMDK's script compares of both local replicas
+described()
+{
+	for r in 0 1; do
+		"$pmempool" info -lHZCOoAa -p $r pool.set |
+			sed '/^Checksum/d; /^Creation/d' >"$1.$r"
+	done
+}
+
+# Both local copies are lost, and made again from the remote one.
+if begin pmempool_sync_remote/TEST7 "$pmempool"; then
+	rows "10M $here/local" REPLICA "20M $here/local.2" "REPLICA $at remote.set"
+	set_of remote.set 21M
+	runs "$pmempool" create obj pool.set
+	described before
+	sum=$(tail -c +65537 parts/remote.set | md5sum)
+	rm local local.2
+	runs "$pmempool" sync pool.set
+	described after
+	for r in 0 1; do
+		[ -s before.$r ] && diff before.$r after.$r ||
+			wrong="$wrong replica $r differs;"
+	done
+	[ "$sum" = "$(tail -c +65537 parts/remote.set | md5sum)" ] ||
+		wrong="$wrong sync changes the remote replica;"
+	end
+fi
+# TEST26 to 31: bad blocks that a recovery file of `pmempool sync` names. Only a
+# libpmempool with libndctl reads that file, such as an installed one.
+ndctl=$pmempool libs=$LD_LIBRARY_PATH
+ldd "$pmempool" | grep -q libndctl || {
+	ndctl=$(command -v pmempool) libs=$build/util/.libs
+}
+bad_blocks()
+{
+	number=$1 feature=$2 block=$3
+	shift 3
+	begin "pmempool_sync_remote/TEST$number" "$verify" || return
+	[ -n "$ndctl" ] || {
+		echo "ok $name # SKIP no pmempool is built with libndctl"
+		skipped=$((skipped + 1))
+		return
+	}
+	LD_LIBRARY_PATH=$libs
+	n=0 parts='' PREFIX=$here/pool.set_r0_p
+	for bad; do
+		parts="$parts|8M $here/local.$n"
+		n=$((n + 1))
+	done
+	echo "${parts#|}" | tr '|' '\n' >alone
+	# shellcheck disable=SC2046
+	(IFS='
+'
+		rows $(cat alone) "REPLICA $at remote.set")
+	set_of remote.set $((8 * n + 1))M
+	runs "$verify" pool.set layout c v
+	if [ "$feature" = 1 ]; then
+		{ echo PMEMPOOLSET; cat alone; } >alone.set
+		runs "$ndctl" feature -e CHECK_BAD_BLOCKS alone.set
+	fi
+	n=0
+	for bad; do
+		{
+			[ "$bad" = 0 ] || echo "$((block * 4096)) 4096"
+			echo 0 0
+		} >"$PREFIX${n}_badblocks.txt"
+		[ "$bad" = 0 ] || dd if=/dev/zero of=local.$n bs=4096 \
+			seek="$block" count=1 conv=notrunc status=none
+		n=$((n + 1))
+	done
+	timeout 300 "$verify" pool.set layout v >out 2>&1 &&
+		wrong="$wrong the bad block is not noticed;"
+	runs "$ndctl" sync -b -v pool.set
+	runs "$verify" pool.set layout v
+	end
+}
+bad_blocks 26 1 0 1
+bad_blocks 27 1 1000 1
+bad_blocks 28 1 0 0 1 0
+bad_blocks 29 1 1000 0 1 0
+bad_blocks 30 0 0 1 1 1
+bad_blocks 31 0 1000 1 1 1
+LD_LIBRARY_PATH=$build/util/.libs:$tests/../nondebug
+
+# TEST2 removes one of two remote replicas, TEST3 adds the second one.
+for number in 2 3; do
+	begin "pmempool_transform_remote/TEST$number" "$cli" || continue
+	scripts=$tests/pmempool_transform_remote
+	rows "20M $here/local" "REPLICA $at first.set" "REPLICA $at second.set"
+	cp pool.set two.set
+	grep -v "$([ $number = 2 ] && echo first || echo second)" two.set >one.set
+	set_of first.set 21M
+	set_of second.set 21M
+	[ $number = 2 ] && from=two.set to=one.set || from=one.set to=two.set
+	runs "$pmempool" create obj $from
+	runs "$cli" -s "$scripts/pmemobjcli.write.script" $from
+	runs "$cli" -s "$scripts/pmemobjcli.read.script" $from
+	cp out read.before
+	runs "$pmempool" transform $from $to
+	runs "$cli" -s "$scripts/pmemobjcli.read.script" $to
+	cmp -s out read.before || wrong="$wrong objects are read differently;"
+	if [ $number = 2 ]; then
+		[ ! -e parts/first.set ] || wrong="$wrong the replica is left;"
+		alike second.set
+	else
+		alike first.set second.set
+	fi
+	end
+done
+
+# PMDK's examples of librpmem
+if begin ex_librpmem_basic/TEST0 "$examples/basic"; then
+	set_of pool.set 32M
+	for verb in create open remove; do
+		runs "$examples/basic" $verb $at pool.set
+	done
+	fails 'rpmem_open: ' "$examples/basic" open $at pool.set
+	fails 'removing pool failed: ' "$examples/basic" remove $at pool.set
+	runs "$examples/basic" create $at pool.set
+	fails 'rpmem_create: ' "$examples/basic" create $at pool.set
+	end
+fi
+if begin ex_librpmem_hello/TEST0 "$examples/hello"; then
+	set_of pool.set 32M
+	for _ in 1 2 3 4; do
+		runs "$examples/hello" $at pool.set
+		cat out
+	done | grep -A 1 '^read' >hello.out
+	[ "$(grep -c '^.' hello.out)" -ge 3 ] || wrong="$wrong nothing is read;"
+	end
+fi
+if begin ex_librpmem_manpage/TEST0 "$examples/manpage"; then
+	set_of pool.set 32M
+	runs "$examples/manpage" $at pool.set
 	end
 fi
 echo "$passed passed, $failed failed, $skipped skipped"
