@@ -67,6 +67,7 @@ class Lab:
                             os.path.join(self.tree, part))
         # Everything else that config.h defines is -D_GNU_SOURCE.
         with open(self.path("config.h"), "w") as f:
+            f.write("#define PACKAGE_NAME \"ofi_rpmem\"\n")
             if has_verbs("ibv_wr_flush"):
                 f.write("#define HAVE_IBV_WR_FLUSH 1\n")
             if has_rdmacm():
