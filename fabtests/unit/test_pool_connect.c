@@ -15,6 +15,7 @@
 
 static struct rpmem_pool pool;
 static uint64_t now, daemon_returns_at; /* clock, ms */
+static uint64_t step; /* ms by which each reading advances the clock */
 static unsigned int attempts;
 
 int __wrap_clock_gettime(clockid_t id, struct timespec *t);
@@ -24,6 +25,7 @@ int __wrap_clock_gettime(clockid_t id, struct timespec *t)
 		.tv_sec = (time_t)(now / 1000),
 		.tv_nsec = (long)(now % 1000) * 1000000,
 	};
+	now += step;
 	return 0;
 }
 
@@ -46,6 +48,7 @@ int __wrap_connect(int fd, const struct sockaddr *to, socklen_t len)
 
 void pool_cond_wait(struct rpmem_pool *p, pthread_cond_t *cond, uint64_t ms)
 {
+	cr_assert_leq(ms, 1000, "a pause of %" PRIu64 " ms", ms);
 	now += ms;
 }
 
@@ -100,4 +103,12 @@ Test(pool_connect, daemon_is_found_soon_after_its_return_by_few_attempts)
 				  now - daemon_returns_at, away);
 			cr_assert_leq(attempts, 50 + away / 1000);
 		}
+}
+
+/* A thread that loses its processor sees the clock jump between two reads. */
+Test(pool_connect, pause_is_short_if_the_clock_passes_its_end_meanwhile)
+{
+	for (step = 1; step < 100; step++)
+		connect_to_absent_daemon(30000, true);
+	step = 0;
 }

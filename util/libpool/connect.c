@@ -225,7 +225,7 @@ void pool_release(struct offer *o)
 static void *connect_thread(void *arg)
 {
 	struct rpmem_pool *p = arg;
-	uint64_t ms = 0, until;
+	uint64_t ms = 0, until, now;
 
 	pthread_mutex_lock(&p->lock);
 	while (!p->closing) {
@@ -236,9 +236,10 @@ static void *connect_thread(void *arg)
 			break;
 		p->reason = pool_text(p, p->next.err);
 		ms = rp_pause_ms(ms);
-		for (until = rp_now_ms() + ms;
-		     !p->closing && rp_now_ms() < until;)
-			pool_cond_wait(p, &p->thread_done, until - rp_now_ms());
+		now = rp_now_ms();
+		for (until = now + ms; !p->closing && now < until;
+		     now = rp_now_ms())
+			pool_cond_wait(p, &p->thread_done, until - now);
 	}
 	if (!p->closing)
 		work_connected(p);
