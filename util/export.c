@@ -23,9 +23,6 @@
 #include "util/machine_facts.h"
 #include "util/service.h"
 
-/* After a restart, time in which only the last owner may open a pool. */
-#define AWAIT_MS 5000
-
 static int pool_exit(int ret)
 {
 	switch (ret) {
@@ -712,8 +709,8 @@ static bool is_busy(void *arg, unsigned int i)
 }
 
 /*
- * Reserve the pool for its last owner for AWAIT_MS after a restart of the
- * daemon: this owner may have to repeat writes that were not committed.
+ * Reserve the pool for its last owner for RP_SETUP_AWAIT_MS after a restart of
+ * the daemon: this owner may have to repeat writes that were not committed.
  */
 static int may_open(void *arg, unsigned int i, unsigned int part, char *err)
 {
@@ -726,7 +723,7 @@ static int may_open(void *arg, unsigned int i, unsigned int part, char *err)
 	return rp_err(err, -EAGAIN,
 		      "the last client of pool '%.100s' may come back after "
 		      "the restart of fi_rpmemd; try again in %d seconds",
-		      e->name, AWAIT_MS / 1000);
+		      e->name, RP_SETUP_AWAIT_MS / 1000);
 }
 
 static void release_export(void *arg, unsigned int i, unsigned int part)
@@ -763,7 +760,7 @@ void rp_exports_serve(struct rp_exports *x, struct rp_setup_server_attr *attr)
 	attr->may_open = may_open;
 	attr->release = release_export;
 	attr->arg = x;
-	x->await_until = rp_now_ms() + AWAIT_MS;
+	x->await_until = rp_now_ms() + RP_SETUP_AWAIT_MS;
 }
 
 int rp_exports_close(struct rp_exports *x, bool failed, char *err)

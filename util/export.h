@@ -53,7 +53,7 @@ struct rp_exports {
 	int ended_fd;  /* readable when a worker has ended */
 	char base[64]; /* name of the base provider */
 	uint64_t incarnation;
-	uint64_t await_until; /* ms: end of AWAIT_MS */
+	uint64_t await_until; /* ms: end of RP_SETUP_AWAIT_MS */
 	bool served;	      /* the start succeeded: clients can connect */
 	bool embedded;	      /* not in fi_rpmemd: no text on stdout, no handler
 			       * of signals */

@@ -92,7 +92,7 @@ util_libpool_libpool_la_SOURCES = util/pool_class.h \
 	util/libpool/group_threads.h \
 	util/libpool/group_rebuild.c \
 	util/libpool/journal.c util/libpool/journal.h \
-	util/libpool/open.c util/libpool/piece.c util/libpool/piece.h \
+	util/libpool/lease.c util/libpool/open.c util/libpool/piece.c util/libpool/piece.h \
 	util/libpool/pool.h \
 	util/libpool/commits.c util/libpool/wait.c util/libpool/work.c
 lib_LTLIBRARIES += util/librpmem_pool.la

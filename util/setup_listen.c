@@ -87,7 +87,7 @@ bool rp_setup_has_closed(int fd)
 
 void rp_setup_keep_alive(int fd)
 {
-	const int on = 1, idle = 10, interval = 5, probes = 4;
+	const int on = 1, idle = 3, interval = 3, probes = 9;
 
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));

@@ -395,7 +395,7 @@ static int check_others(struct rp_setup_server *s, struct conn *c,
 		s->attr.clients ? s->attr.clients(s->attr.arg, i) : 0;
 	const struct conn *h = find_holder(s, req, i);
 	char err[RP_ERR_LEN];
-	const bool awaited = owner != req->owner && !req->observe &&
+	const bool awaited = !h && owner != req->owner && !req->observe &&
 			     s->attr.may_open &&
 			     s->attr.may_open(s->attr.arg, i, req->part, err);
 	unsigned int n;

@@ -117,7 +117,16 @@ int rp_setup_listen(const char *addr, uint16_t port, char *err);
 uint16_t rp_setup_port(int fd);
 /* Whether the peer has closed a connection; reads nothing from it. */
 bool rp_setup_has_closed(int fd);
-/* Let the connection of a dead host end after 30 seconds. */
+/*
+ * Milliseconds after a restart of the daemon in which only the last owner may
+ * open a pool.
+ */
+#define RP_SETUP_AWAIT_MS 5000
+/*
+ * Let the connection of a dead host end after 30 seconds, and that of one that
+ * was reset and runs again early enough for an idle owner to be back within
+ * RP_SETUP_AWAIT_MS.
+ */
 void rp_setup_keep_alive(int fd);
 /*
  * Make a server for the clients of attr->listener. rp_setup_server_delete()

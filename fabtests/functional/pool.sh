@@ -47,6 +47,7 @@ import resource
 import socket
 import sys
 import threading
+import time
 
 sys.path.insert(0, sys.argv[2])
 import rpmem_pool
@@ -195,8 +196,13 @@ with rpmem_pool.open(where) as pool:
 
 
 
-def relay(listener, port, drop):
+drop = 3  # connections that relay() closes unanswered
+forwarded = []  # sockets of the other ones
+
+
+def relay(listener, port):
     """Forwards connections, and closes the first ones unanswered."""
+    global drop
     while True:
         near, _ = listener.accept()
         if drop > 0:
@@ -204,6 +210,7 @@ def relay(listener, port, drop):
             near.close()
             continue
         far = socket.create_connection(("127.0.0.1", port))
+        forwarded.extend((near, far))
         for a, b in (near, far), (far, near):
             threading.Thread(target=forward, args=(a, b), daemon=True).start()
 
@@ -218,14 +225,14 @@ def forward(a, b):
 
 
 # The daemon ends during a request: the library repeats the request later.
-with socket.create_server(("127.0.0.1", 0)) as s:
-    threading.Thread(target=relay, daemon=True,
-                     args=(s, int(where.split(":")[1]), 3)).start()
-    through = f"127.0.0.1:{s.getsockname()[1]}:vol"
-    fails(errno.EIO, "", rpmem_pool.open, through, wait=-1)
-    with rpmem_pool.open(through, wait=600) as pool:
-        pool.write(b"again", 0, durable=True)
-        assert pool.read(5, 0) == b"again"
+listener = socket.create_server(("127.0.0.1", 0))
+threading.Thread(target=relay, daemon=True,
+                 args=(listener, int(where.split(":")[1]))).start()
+through = f"127.0.0.1:{listener.getsockname()[1]}:vol"
+fails(errno.EIO, "", rpmem_pool.open, through, wait=-1)
+with rpmem_pool.open(through, wait=600) as pool:
+    pool.write(b"again", 0, durable=True)
+    assert pool.read(5, 0) == b"again"
 
 # Clients share a pool, or one client has it exclusively.
 with rpmem_pool.open(where) as a, rpmem_pool.open(where) as b:
@@ -235,25 +242,24 @@ with rpmem_pool.open(where) as a, rpmem_pool.open(where) as b:
           where, exclusive=True)
 
 
-def until_free(**kw):
+def until_free(place=where, **kw):
     """Open the pool: the daemon notices a closed pool soon, not at once."""
     while True:
         try:
-            return rpmem_pool.open(where, **kw)
+            return rpmem_pool.open(place, **kw)
         except OSError as e:
             if e.errno != errno.EBUSY:
                 raise
 
 
-def lose_lease():
-    """Shut down this process's connections to the set-up port."""
-    port = int(where.split(":")[1])
-    for fd in os.listdir("/proc/self/fd"):
+def lose_lease(more):
+    """Close the relay's connections, and the next `more` ones, too."""
+    global drop
+    drop = more
+    while forwarded:
         try:
-            with socket.socket(fileno=os.dup(int(fd))) as s:
-                if s.getpeername()[1] == port:
-                    s.shutdown(socket.SHUT_RDWR)
-        except (OSError, IndexError):
+            forwarded.pop().shutdown(socket.SHUT_RDWR)
+        except OSError:
             pass
 
 
@@ -276,14 +282,17 @@ with until_free(exclusive=True) as alone:
     alone.divide(1)
 
 for exclusive in True, False:
-    alone = until_free(exclusive=True)
+    alone = until_free(through, exclusive=True)
     fails(errno.EBUSY, "is open exclusively", rpmem_pool.open, where)
     alone.write(b"first", 0)
     # Without another client, a lost connection does no harm.
-    lose_lease()
+    lose_lease(0)
+    while not alone.info()["reconnects"]:
+        time.sleep(0.01)
     alone.write(b"still", 0)
     alone.commit()
     alone.write(b"kept", 16)
+    lose_lease(1 << 30)
     # If another client has opened the pool, the former owner can change nothing
     # and gets an error; its kept bytes do not replace those of the other
     # client.
@@ -291,6 +300,7 @@ for exclusive in True, False:
         follower.write(b"follower", 0, durable=True)
         follower.write(b"newer", 16)
         follower.commit()
+        drop = 0
         fails(errno.ESTALE, "another client has opened pool 'vol'",
               alone.write, b"former", 0)
         fails(errno.ESTALE, "another client has opened pool 'vol'",
@@ -427,6 +437,34 @@ def refused(new, sentence, **attr):
     assert b"uncommitted" not in found and b"later" not in found, sentence
 
 
+def idle_client_comes_back():
+    """The daemon dies while an exclusive client makes no calls."""
+    shutil.copy("first", "vol")
+    daemon, port = serve("0")
+    where = f"127.0.0.1:{port}:vol"
+    try:
+        with rpmem_pool.open(where, exclusive=True) as pool:
+            pool.write(b"uncommitted", 4096)
+            daemon.kill()
+            daemon.wait()
+            daemon, _ = serve(port)
+            while not pool.info()["reconnects"]:
+                time.sleep(0.01)
+            try:
+                rpmem_pool.open(where)
+            except OSError as e:
+                assert e.errno == errno.EBUSY, e
+                assert "is open exclusively at a client" in str(e), e
+            else:
+                raise AssertionError("a second writer is admitted")
+            pool.commit()
+            assert pool.read(11, 4096) == b"uncommitted"
+    finally:
+        daemon.kill()
+        daemon.wait()
+
+
+idle_client_comes_back()
 refused("shorter", "pool 'vol' on 127.0.0.1 has shrunk from 8388608 to 4194304 "
         "bytes; what was not committed is lost: open the pool again")
 refused("other", "pool 'vol' on 127.0.0.1 was replaced by another pool; what "

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
@@ -426,6 +427,34 @@ Test(setup_server, impostors_of_the_daemon_are_refused, .timeout = 60)
 	cr_assert_not_null(strstr(err, "start fi_rpmemd"), "%s", err);
 	strcpy(target.host, "no.such.host.invalid");
 	cr_assert_eq(fetch_export(), -EHOSTUNREACH);
+}
+
+static int tcp_option(int fd, int option)
+{
+	socklen_t len = sizeof(int);
+	int value = -1;
+
+	cr_assert_eq(getsockopt(fd, IPPROTO_TCP, option, &value, &len), 0);
+	return value;
+}
+
+/*
+ * A host that was reset closes no connections. A probe to the host that runs
+ * again does it, before the new daemon gives the pool to another client.
+ */
+Test(setup_server, idle_owner_notices_a_reset_host_before_its_pool_is_free)
+{
+	const int fd = socket(AF_INET, SOCK_STREAM, 0);
+	int idle, interval;
+
+	rp_setup_keep_alive(fd);
+	idle = tcp_option(fd, TCP_KEEPIDLE);
+	interval = tcp_option(fd, TCP_KEEPINTVL);
+	/* The pause of a client between two attempts is up to one second. */
+	cr_assert_lt(1000 * (idle + 1), RP_SETUP_AWAIT_MS);
+	cr_assert_lt(1000 * (interval + 1), RP_SETUP_AWAIT_MS);
+	cr_assert_eq(idle + interval * tcp_option(fd, TCP_KEEPCNT), 30);
+	close(fd);
 }
 
 Test(setup_server, length_of_a_file_is_remembered, .timeout = 60)

@@ -118,7 +118,7 @@ static int init(struct rpmem_pool *p, uint64_t owner)
 {
 	pthread_condattr_t attr;
 
-	p->now.lease = p->next.lease = -1;
+	p->now.lease = p->next.lease = p->lease_event = -1;
 	work_init(p);
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_condattr_init(&attr);
@@ -166,6 +166,7 @@ void rpmem_pool_close(struct rpmem_pool *p)
 	p->closing = true;
 	pthread_cond_broadcast(&p->thread_done);
 	pthread_mutex_unlock(&p->lock);
+	pool_lease_unwatch(p); /* first: it may start the other thread */
 	if (p->thread_runs)
 		pthread_join(p->thread, NULL);
 	disconnect(p);
@@ -237,6 +238,8 @@ int pool_open_as(struct rpmem_pool **pool, const char *where,
 		p->target.reply_ms = p->timeout_ms;
 	if (!ret)
 		ret = connect_first(p);
+	if (!ret && p->exclusive)
+		ret = pool_lease_watch(p);
 	if (ret) {
 		rpmem_pool_close(p);
 		return ret;

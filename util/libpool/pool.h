@@ -160,6 +160,8 @@ struct rpmem_pool {
 	struct waiters waiters;
 	pthread_t thread;
 	bool thread_runs, closing;
+	pthread_t lease_thread;	    /* lease.c */
+	int lease_event;	    /* eventfd that wakes it, or -1: none */
 	struct offer next;	    /* written by the connect thread */
 	pthread_cond_t thread_done; /* both conditions: CLOCK_MONOTONIC */
 	pthread_cond_t async_done;
@@ -175,6 +177,8 @@ void pool_texts_free(struct rpmem_pool *p);
 
 /* wait.c: wait for a condition of the pool, up to ms; releases the lock. */
 void pool_cond_wait(struct rpmem_pool *p, pthread_cond_t *cond, uint64_t ms);
+/* Make progress for up to ms, while no thread does (p->polling). Lock held. */
+void pool_progress(struct rpmem_pool *p, int ms);
 /*
  * Prepare to wait with poll(2) for the next completion. Returns 1: *fd becomes
  * readable by it; 0: there is no descriptor to wait for. Lowers *ms to the time
@@ -203,6 +207,15 @@ void pool_connect(struct rpmem_pool *p, struct offer *o);
 void pool_release(struct offer *o);
 /* Start the thread that reconnects until it succeeds. The lock is held. */
 void pool_reconnect(struct rpmem_pool *p);
+
+/*
+ * lease.c: start the thread that reconnects as soon as the lease is lost, also
+ * while no call needs the target. pool_lease_wake(): the pool has a new lease.
+ */
+int pool_lease_watch(struct rpmem_pool *p);
+void pool_lease_wake(const struct rpmem_pool *p);
+/* End the thread; p->closing is set. */
+void pool_lease_unwatch(struct rpmem_pool *p);
 
 /* work.c: make the lists of a new pool; free their entries at the close. */
 void work_init(struct rpmem_pool *p);

@@ -113,15 +113,19 @@ static void hand_over(struct rpmem_pool *p)
 	pthread_cond_signal(&p->async_done);
 }
 
+void pool_progress(struct rpmem_pool *p, int ms)
+{
+	p->polling = true;
+	work_progress(p, ms);
+	hand_over(p);
+}
+
 /* Wait for completion: make progress, or let another thread do it. */
 static void wait_done(struct rpmem_pool *p, struct waiter *me)
 {
 	/* A buffered write is done: completions of others free the journal. */
-	if (me->done && !p->polling && p->out >= OUT_MANY) {
-		p->polling = true;
-		work_progress(p, 0);
-		hand_over(p);
-	}
+	if (me->done && !p->polling && p->out >= OUT_MANY)
+		pool_progress(p, 0);
 	TAILQ_INSERT_TAIL(&p->waiters, me, link);
 	while (!me->done) {
 		if (p->polling) {
@@ -253,14 +257,11 @@ int rpmem_pool_poll(struct rpmem_pool *pool, struct rpmem_pool_op **done,
 		return pool_group_poll(pool, done, n, timeout_ms);
 	pthread_mutex_lock(&pool->lock);
 	while (!(got = take_done(pool, done, n))) {
-		if (pool->polling) {
+		if (pool->polling)
 			pool_cond_wait(pool, &pool->async_done,
 				       ms < 0 || ms > 100 ? 100 : (uint64_t)ms);
-		} else {
-			pool->polling = true;
-			work_progress(pool, ms);
-			hand_over(pool);
-		}
+		else
+			pool_progress(pool, ms);
 		if (!ms) {
 			got = take_done(pool, done, n);
 			break;

@@ -522,6 +522,7 @@ void work_connected(struct rpmem_pool *p)
 	p->now = p->next;
 	p->next.lease = -1;
 	p->reconnects++;
+	pool_lease_wake(p);
 	p->commit_error = NULL;
 	if (rp_journal_plan(&p->journal, &p->replay, &p->nreplay)) {
 		end_pool(p, -ENOMEM, "out of memory");
