@@ -11,7 +11,7 @@ util_libutil_la_SOURCES = \
 	util/method_advice.c util/method_advice.h \
 	util/file.c util/file.h \
 	util/host_facts.c util/host_facts.h \
-	util/pool.c util/pool.h \
+	util/pool.c util/pool.h util/pool_lock.c util/pool_lock.h \
 	util/query_class.c util/query_class.h \
 	util/ratio.c util/ratio.h \
 	util/secret.c util/secret.h \

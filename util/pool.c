@@ -8,12 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <nettle/sha2.h>
@@ -22,6 +20,7 @@
 #include "util/bytes.h"
 #include "util/file.h"
 #include "util/pool.h"
+#include "util/pool_lock.h"
 
 #define FLAG_CLEAN 1u
 #define SUM_AT	   (RP_POOL_HDR - SHA256_DIGEST_SIZE)
@@ -253,94 +252,6 @@ discard:
 	return ret;
 }
 
-/* Get the command line of a process, printable and truncated. */
-static void read_command(long pid, char *buf, size_t len)
-{
-	char path[64];
-	ssize_t n = -1;
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%ld/cmdline", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd >= 0) {
-		n = read(fd, buf, len - 1);
-		close(fd);
-	}
-	if (n <= 0) {
-		snprintf(buf, len, "command unknown");
-		return;
-	}
-	while (n > 0 && buf[n - 1] == 0)
-		n--;
-	/* NUL separates the arguments. */
-	for (ssize_t i = 0; i < n; i++)
-		if (!buf[i])
-			buf[i] = ' ';
-	buf[n] = 0;
-	rp_text_clean(buf, '?');
-}
-
-/*
- * Find the process that holds the file's flock, in /proc/locks: unlike a file
- * with a pid, that is never stale. 0: no such process is visible here.
- */
-static long lock_holder(int fd)
-{
-	unsigned long long inode;
-	unsigned int major_nr, minor_nr;
-	long pid, by_inode = 0, exact = 0;
-	char line[256];
-	struct stat st;
-	FILE *f;
-
-	if (fstat(fd, &st))
-		return 0;
-	f = fopen("/proc/locks", "re");
-	if (!f)
-		return 0;
-	while (fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "%*d: FLOCK ADVISORY WRITE %ld %x:%x:%llu",
-			   &pid, &major_nr, &minor_nr, &inode) != 4 ||
-		    inode != st.st_ino || pid <= 0)
-			continue;
-		by_inode = pid;
-		if (major_nr == major(st.st_dev) &&
-		    minor_nr == minor(st.st_dev))
-			exact = pid;
-	}
-	fclose(f);
-	/*
-	 * On btrfs and overlay, stat() and /proc/locks report different
-	 * devices.
-	 */
-	return exact ? exact : by_inode;
-}
-
-static int pool_lock(int fd, const char *path, char *err)
-{
-	char command[96];
-	int error;
-	long pid;
-
-	if (flock(fd, LOCK_EX | LOCK_NB) == 0)
-		return 0;
-	error = errno;
-	if (error != EWOULDBLOCK)
-		return rp_err(err, -error, "pool '%s' cannot be locked: %s",
-			      path, strerror(error));
-	pid = lock_holder(fd);
-	if (!pid)
-		return rp_err(err, -EBUSY,
-			      "pool '%s' is in use by a process that cannot be "
-			      "seen from here (another container?); stop it "
-			      "first",
-			      path);
-	read_command(pid, command, sizeof(command));
-	return rp_err(err, -EBUSY,
-		      "pool '%s' is in use by process %ld (%s); stop it first",
-		      path, pid, command);
-}
-
 /* Fill the holes of a copied pool: a store into a hole can raise SIGBUS. */
 static int fill_holes(int fd, const char *path, const struct stat *st,
 		      char *err)
@@ -383,13 +294,66 @@ static int pool_check_size(const char *path, uint64_t st_size,
 			      " bytes, its header says %" PRIu64
 			      "; restore it from a copy (its end is lost)",
 			      path, st_size, h->file_size);
-	if (st_size > h->file_size)
+	if (st_size > h->file_size && h->flags & FLAG_CLEAN)
 		return rp_err(err, -EBADMSG,
 			      "pool '%s' has grown: it has %" PRIu64
 			      " bytes, its header says %" PRIu64
 			      "; if nothing else is wrong with it: truncate "
 			      "-s %" PRIu64 " '%s'",
 			      path, st_size, h->file_size, h->file_size, path);
+	return 0;
+}
+
+/*
+ * Allocate bytes of the file. Check the room first: a failed allocation would
+ * fill the disk. *room: bytes that the file system has; bytes with blocks,
+ * `present`, need none.
+ */
+static int allocate(int fd, uint64_t at, uint64_t len, uint64_t present,
+		    uint64_t *room)
+{
+	struct statvfs fs;
+	int ret;
+
+	*room = UINT64_MAX;
+	if (fstatvfs(fd, &fs) == 0) {
+		*room = (uint64_t)fs.f_bavail * fs.f_frsize;
+		if (present < len && len - present >= *room)
+			return -ENOSPC;
+	}
+	ret = -posix_fallocate(fd, (off_t)at, (off_t)len);
+	return !ret && fsync(fd) ? -errno : ret;
+}
+
+/*
+ * Finish a growth of the file during which the last daemon died: it has not
+ * closed the pool. Make no file shorter: the new bytes have been used if the
+ * header with the new length was damaged.
+ */
+static int finish_growth(int fd, const char *path, const struct stat *st,
+			 struct header *h, char *err)
+{
+	const uint64_t more =
+		rp_pool_round((uint64_t)st->st_size - h->file_size);
+	const uint64_t blocks = (uint64_t)st->st_blocks * 512;
+	char text[RP_SIZE_LEN];
+	uint64_t room;
+	int ret = 0;
+
+	if (more)
+		ret = allocate(fd, h->file_size, more,
+			       blocks > h->file_size ? blocks - h->file_size
+						     : 0,
+			       &room);
+	if (ret)
+		return rp_err(err, ret,
+			      "pool '%s' was growing by %s when its last "
+			      "daemon died, and cannot: %s; make room on its "
+			      "file system, or undo it: truncate -s %" PRIu64
+			      " '%s'",
+			      path, rp_size_format(more, text), strerror(-ret),
+			      h->file_size, path);
+	h->file_size += more;
 	return 0;
 }
 
@@ -471,7 +435,7 @@ static int pool_open(const char *path, struct rp_pool *p, bool *lost, char *err)
 			     "'%s' is no pool: not a regular file", path);
 		goto close_fd;
 	}
-	ret = pool_lock(p->fd, path, err);
+	ret = rp_pool_lock(p->fd, path, err);
 	if (ret)
 		goto close_fd;
 	/* The size is stable only after the lock is taken. */
@@ -483,6 +447,8 @@ static int pool_open(const char *path, struct rp_pool *p, bool *lost, char *err)
 	ret = header_read(p->fd, path, (uint64_t)st.st_size, &h, err);
 	if (!ret)
 		ret = pool_check_size(path, (uint64_t)st.st_size, &h, err);
+	if (!ret)
+		ret = finish_growth(p->fd, path, &st, &h, err);
 	if (!ret)
 		ret = fill_holes(p->fd, path, &st, err);
 	if (!ret)
@@ -677,38 +643,30 @@ bool rp_pool_is_longer(const struct rp_pool *p)
 
 int rp_pool_allocate(struct rp_pool *p, char *err)
 {
-	char more[RP_SIZE_LEN], room[RP_SIZE_LEN];
-	struct statvfs fs;
+	char more[RP_SIZE_LEN], has[RP_SIZE_LEN];
+	uint64_t want, room;
 	struct stat st;
-	uint64_t want;
 	int ret;
 
 	if (fstat(p->fd, &st) || (uint64_t)st.st_size <= p->map_len)
 		return 0;
 	want = rp_pool_round((uint64_t)st.st_size - p->map_len);
-	/* Check the room: an allocation fills the disk before it fails. */
-	if (fstatvfs(p->fd, &fs) == 0 &&
-	    want / fs.f_frsize >= (uint64_t)fs.f_bavail) {
-		ret = rp_err(err, -ENOSPC,
-			     "pool '%s' cannot grow by %s: its file system has "
-			     "%s; make room, then make the file longer again",
-			     p->path, rp_size_format(want, more),
-			     rp_size_format((uint64_t)fs.f_bavail * fs.f_frsize,
-					    room));
-		goto restore;
-	}
 	if (RP_FAULT("slow-grow"))
 		rp_fault_sleep();
-	ret = -posix_fallocate(p->fd, (off_t)p->map_len, (off_t)want);
-	if (!ret && fsync(p->fd))
-		ret = -errno;
+	ret = allocate(p->fd, p->map_len, want, 0, &room);
 	if (!ret) {
 		p->allocated = p->map_len + want;
 		return 1;
 	}
-	rp_err(err, ret, "pool '%s' cannot grow by %s: %s", p->path,
-	       rp_size_format(want, more), strerror(-ret));
-restore:
+	if (ret == -ENOSPC)
+		rp_err(err, ret,
+		       "pool '%s' cannot grow by %s: its file system has %s; "
+		       "make room, then make the file longer again",
+		       p->path, rp_size_format(want, more),
+		       rp_size_format(room, has));
+	else
+		rp_err(err, ret, "pool '%s' cannot grow by %s: %s", p->path,
+		       rp_size_format(want, more), strerror(-ret));
 	if (ftruncate(p->fd, (off_t)p->map_len))
 		rp_err(err, ret,
 		       "pool '%s' cannot grow, and its file cannot be made as "

@@ -88,7 +88,8 @@ int rp_pool_create(const char *path, uint64_t size, char *err);
  * what the disk holds, not what an earlier daemon left in the page cache.
  * -ENOENT; -EBUSY: in use, err names the process; -EINVAL: no pool;
  * -EPROTONOSUPPORT: other version; -EBADMSG: both headers damaged, or the file
- * has grown; -ENODATA: truncated; -ENOSPC: holes that cannot be filled;
+ * has grown since it was closed; -ENODATA: truncated; -ENOSPC: holes, or an
+ * interrupted growth, that cannot be filled;
  * -ENOTRECOVERABLE: a dirty shutdown may have lost acknowledged bytes; another
  * -errno.
  */

@@ -220,6 +220,68 @@ Test(pool, grown)
 	rp_pool_abandon(&p);
 }
 
+/*
+ * A daemon dies between the growth of the file and the new header: the next one
+ * finishes the growth. Nobody has used the new bytes, unless the newer header
+ * was damaged, so no byte may be cut off.
+ */
+Test(pool, growth_that_a_crash_interrupted_is_finished)
+{
+	const uint64_t more = 10 * RP_POOL_UNIT;
+	uint8_t damage = 0xff;
+	struct rp_pool p;
+	struct stat st;
+
+	create_pool();
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	memset(p.data, 'a', DATA);
+	cr_assert_eq(truncate(path, (off_t)(SIZE + more - 1)), 0);
+	rp_pool_abandon(&p);
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	cr_assert_eq(p.size, DATA + more);
+	cr_assert_eq(((char *)p.data)[DATA - 1], 'a');
+	cr_assert_eq(stat(path, &st), 0);
+	cr_assert_eq((uint64_t)st.st_size, SIZE + more);
+	cr_assert_geq((uint64_t)st.st_blocks * 512, SIZE + more);
+	cr_assert_eq(rp_pool_close_clean(&p, err), 0, "%s", err);
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	cr_assert_eq(p.size, DATA + more);
+	/* The header with the new length is damaged. */
+	cr_assert_eq(rp_pool_allocate(&p, err), 0);
+	cr_assert_eq(truncate(path, (off_t)(SIZE + 2 * more)), 0);
+	cr_assert_eq(rp_pool_allocate(&p, err), 1, "%s", err);
+	cr_assert_eq(rp_pool_extend(&p, err), 0, "%s", err);
+	memset(p.data, 'b', p.size);
+	write_file((off_t)RP_POOL_COPY(p.generation) + 9, &damage, 1);
+	rp_pool_abandon(&p);
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	cr_assert_eq(p.size, DATA + 2 * more);
+	cr_assert_eq(((char *)p.data)[p.size - 1], 'b');
+	rp_pool_abandon(&p);
+}
+
+Test(pool, interrupted_growth_without_room_is_refused)
+{
+	struct statvfs fs;
+	struct rp_pool p;
+	struct stat st;
+	off_t size;
+
+	create_pool();
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	rp_pool_abandon(&p);
+	cr_assert_eq(statvfs(dir, &fs), 0);
+	size = (off_t)(SIZE + 2 * fs.f_blocks * fs.f_frsize);
+	if (truncate(path, size))
+		return; /* the file system refuses such a length */
+	expect_refused(-ENOSPC, "truncate -s");
+	cr_assert_eq(stat(path, &st), 0);
+	cr_assert_eq(st.st_size, size);
+	cr_assert_eq(truncate(path, SIZE), 0);
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	rp_pool_abandon(&p);
+}
+
 /* Each wrong bit of the header is noticed, in one copy and in both. */
 Test(pool, every_bit_of_the_header_is_checked)
 {
