@@ -373,7 +373,34 @@ static int pool_map(struct rp_pool *p, char *err)
 	return 0;
 }
 
-/* Write a new header with these flags over the older copy, and sync it. */
+/*
+ * Write back a range of the file. The kernel reports a failed write-back once
+ * for each open() of the file. msync() of p->map would take the report that is
+ * due to commits in other parts, so open and map the file once more here.
+ */
+static int pool_sync(int pool_fd, off_t at, size_t len)
+{
+	char path[32];
+	void *map;
+	int fd, ret;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", pool_fd);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	map = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, at);
+	ret = map == MAP_FAILED || msync(map, len, MS_SYNC) ? -errno : 0;
+	if (map != MAP_FAILED)
+		munmap(map, len);
+	close(fd);
+	return ret;
+}
+
+/*
+ * Write a new header with these flags over the older copy, and sync the headers
+ * alone: fi_rpmemd serves all pools in the thread that calls this function, and
+ * fdatasync() would write back all dirty pages of this pool.
+ */
 static int pool_mark(struct rp_pool *p, uint32_t flags, char *err)
 {
 	struct header h = {
@@ -392,8 +419,8 @@ static int pool_mark(struct rp_pool *p, uint32_t flags, char *err)
 	memcpy(h.uuid, p->uuid, sizeof(h.uuid));
 	memcpy(h.owner, p->owner, sizeof(h.owner));
 	ret = header_write(p->fd, &h);
-	if (!ret && fdatasync(p->fd))
-		ret = -errno;
+	if (!ret)
+		ret = pool_sync(p->fd, 0, RP_POOL_DATA);
 	if (ret)
 		return rp_err(err, ret, "pool '%s': writing its header: %s",
 			      p->path, strerror(-ret));
@@ -569,29 +596,6 @@ int rp_pool_release(struct rp_pool *p, uint64_t parts, char *err)
 	return pool_set(p, &to, err);
 }
 
-/*
- * Write back a range of the file. The kernel reports a failed write-back once
- * for each open() of the file. msync() of p->map would take the report that is
- * due to commits in other parts, so open and map the file once more here.
- */
-static int pool_sync(const struct rp_pool *p, off_t at, size_t len)
-{
-	char path[32];
-	void *map;
-	int fd, ret;
-
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", p->fd);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	map = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, at);
-	ret = map == MAP_FAILED || msync(map, len, MS_SYNC) ? -errno : 0;
-	if (map != MAP_FAILED)
-		munmap(map, len);
-	close(fd);
-	return ret;
-}
-
 int rp_pool_settle(struct rp_pool *p, unsigned int part, char *err)
 {
 	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -602,7 +606,7 @@ int rp_pool_settle(struct rp_pool *p, unsigned int part, char *err)
 		rp_fault_sleep();
 	from = part ? (RP_POOL_DATA + at) / page * page : 0;
 	to = RP_POOL_DATA + at + len;
-	ret = part ? pool_sync(p, (off_t)from, to - from)
+	ret = part ? pool_sync(p->fd, (off_t)from, to - from)
 		   : -(msync(p->map, p->map_len, MS_SYNC) ? errno : 0);
 	if (ret)
 		return rp_err(err, ret,

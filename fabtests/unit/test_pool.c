@@ -28,6 +28,35 @@
 #define SIZE (RP_POOL_DATA + DATA)
 
 static char dir[64], path[96], err[RP_ERR_LEN];
+static unsigned int whole_syncs, range_syncs; /* calls of the pool's code */
+static size_t longest_sync;
+
+int __real_fdatasync(int fd);
+int __wrap_fdatasync(int fd);
+int __wrap_fdatasync(int fd)
+{
+	whole_syncs++;
+	return __real_fdatasync(fd);
+}
+
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+int __wrap_fsync(int fd)
+{
+	whole_syncs++;
+	return __real_fsync(fd);
+}
+
+int __real_msync(void *addr, size_t len, int flags);
+int __wrap_msync(void *addr, size_t len, int flags);
+int __wrap_msync(void *addr, size_t len, int flags)
+{
+	cr_assert_eq(flags, MS_SYNC);
+	range_syncs++;
+	if (len > longest_sync)
+		longest_sync = len;
+	return __real_msync(addr, len, flags);
+}
 
 static void setup(void)
 {
@@ -520,6 +549,35 @@ Test(pool, division_fits_the_pool)
 	open_again(&p);
 	cr_assert(!p.parts && !p.owner[2] && !p.is_open);
 	rp_pool_abandon(&p);
+}
+
+/*
+ * fi_rpmemd changes headers while other pools wait for it: each change is
+ * durable, and writes back none of the pool's bytes.
+ */
+Test(pool, change_of_the_header_syncs_the_header_alone)
+{
+	struct rp_pool p;
+
+	create_pool();
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	memset(p.data, 'a', DATA);
+	whole_syncs = range_syncs = 0;
+	longest_sync = 0;
+	cr_assert_eq(rp_pool_release(&p, 1, err), 0, "%s", err);
+	cr_assert_eq(range_syncs, 1);
+	cr_assert_eq(rp_pool_set_length(&p, 5, err), 0, "%s", err);
+	cr_assert_eq(range_syncs, 2);
+	cr_assert_eq(rp_pool_divide(&p, 2, err), 0, "%s", err);
+	cr_assert_eq(range_syncs, 3);
+	cr_assert_eq(rp_pool_set_owner(&p, 1, 7, err), 0, "%s", err);
+	cr_assert_eq(range_syncs, 4);
+	cr_assert_eq(whole_syncs, 0);
+	cr_assert_leq(longest_sync, RP_POOL_DATA);
+	/* A pool that is closed has all its bytes on disk. */
+	cr_assert_eq(rp_pool_close_clean(&p, err), 0, "%s", err);
+	cr_assert_eq(whole_syncs, 1);
+	cr_assert_eq(range_syncs, 5);
 }
 
 Test(pool, longer_file_is_served_as_it_is_used)
