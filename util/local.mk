@@ -19,6 +19,7 @@ util_libutil_la_SOURCES = \
 	util/dirty_shutdowns.c util/dirty_shutdowns.h \
 	util/setup.c util/setup.h \
 	util/setup_client.c util/setup_client.h \
+	util/setup_conn.h util/setup_holders.c \
 	util/setup_listen.c util/setup_server.c util/setup_server.h \
 	util/stats.c util/stats.h util/stats_text.c \
 	util/text.c util/text.h util/waiters.h

@@ -16,51 +16,11 @@
 
 #include "core/list.h"
 #include "util/clock.h"
-#include "util/setup_server.h"
+#include "util/setup_conn.h"
 #include "util/text.h"
 
 /* Bytes of the longest reply, a list of RP_SETUP_POOLS pools. */
 #define REPLY_SIZE 20480
-
-enum state {
-	CHALLENGE, /* sending CHALLENGE */
-	REQUEST,   /* receiving the request */
-	WAIT,	   /* the request waits for rp_setup_server_resume() */
-	REPLY,	   /* sending the reply */
-	CLOSE,	   /* waiting until the client closes */
-	HOLD,	   /* like CLOSE, but the client keeps a pool open */
-};
-
-struct conn {
-	TAILQ_ENTRY(conn) link; /* in `conns`, the earliest deadline is first */
-	int fd;
-	enum state state;
-	uint64_t deadline; /* in ms */
-	struct rp_setup_auth auth;
-	uint8_t in[RP_SETUP_MAX_REQUEST];
-	size_t in_len;
-	uint8_t *out;
-	size_t out_len, out_done;
-	char peer[NI_MAXHOST];
-	/* The client has opened a pool: the connection has no deadline. */
-	bool holds;
-	bool exclusive, observes;
-	unsigned int pool, part, secret_index, rights;
-	uint64_t owner;
-};
-TAILQ_HEAD(conns, conn);
-
-struct rp_setup_server {
-	struct rp_setup_server_attr attr;
-	int epfd;
-	int listener;
-	struct conns conns;	 /* connections without an open pool */
-	struct conns waiting;	 /* connections in WAIT: no deadline */
-	struct conns holders;	 /* connections that keep a pool open */
-	unsigned int nconns;	 /* number in conns and waiting */
-	uint64_t reported_at[2]; /* ms: [0] refused, [1] served */
-	uint64_t listen_again;	 /* ms; 0: the listener is active */
-};
 
 int rp_setup_server_new(const struct rp_setup_server_attr *attr,
 			struct rp_setup_server **out, char *err)
@@ -119,7 +79,7 @@ int rp_setup_server_timeout(const struct rp_setup_server *s)
 	return due > now ? (int)(due - now) : 0;
 }
 
-static void conn_drop(struct rp_setup_server *s, struct conn *c)
+void rp_setup_drop_conn(struct rp_setup_server *s, struct conn *c)
 {
 	if (c->holds && c->exclusive && s->attr.release)
 		s->attr.release(s->attr.arg, c->pool, c->part);
@@ -206,62 +166,6 @@ static unsigned int find_parts(const struct rp_setup_server *s, unsigned int i,
 	return s->attr.parts ? s->attr.parts(s->attr.arg, i, part, owner) : 1;
 }
 
-/* Whether client h has bytes open that the request would open, too. */
-static bool holds_bytes(const struct conn *h,
-			const struct rp_setup_request *req, unsigned int i)
-{
-	return h->pool == i && (!h->part || !req->part || h->part == req->part);
-}
-
-/*
- * Find a client that has exports[i] open and excludes a request, or NULL. Drop
- * such clients that have disconnected: a restarted client must not be excluded.
- */
-static const struct conn *find_holder(struct rp_setup_server *s,
-				      const struct rp_setup_request *req,
-				      unsigned int i)
-{
-	struct conn *h, *next;
-
-	TAILQ_FOREACH_SAFE(h, &s->holders, link, next)
-	{
-		if (!holds_bytes(h, req, i) || h->owner == req->owner ||
-		    h->observes || req->observe ||
-		    (!h->exclusive && !req->exclusive))
-			continue;
-		if (!rp_setup_has_closed(h->fd))
-			return h;
-		conn_drop(s, h);
-	}
-	return NULL;
-}
-
-/* Let the connection keep exports[i] open from now on. */
-static void hold_export(struct rp_setup_server *s, struct conn *c,
-			const struct rp_setup_request *req, unsigned int i)
-{
-	struct conn *h, *next;
-
-	/* The client reconnects: drop the connection that it has lost. */
-	TAILQ_FOREACH_SAFE(h, &s->holders, link, next)
-	{
-		if (h->pool != i || h->owner != req->owner)
-			continue;
-		h->exclusive = false; /* conn_drop() calls no release() */
-		conn_drop(s, h);
-	}
-	TAILQ_REMOVE(&s->conns, c, link);
-	s->nconns--;
-	TAILQ_INSERT_TAIL(&s->holders, c, link);
-	c->holds = true;
-	c->exclusive = req->exclusive;
-	c->pool = i;
-	c->part = req->part;
-	c->rights = find_rights(s, c, i);
-	c->owner = req->owner;
-	rp_setup_keep_alive(c->fd);
-}
-
 /*
  * Find the owner that an OPEN gives to the pool; 0: no change. The present
  * owner is set once more if it opens without `again`: writes of its former
@@ -321,38 +225,6 @@ static int check_rights(struct rp_setup_server *s, struct conn *c,
 		       : 0;
 }
 
-/* Count clients that have exports[i] open; drop disconnected ones. */
-static unsigned int count_holders(struct rp_setup_server *s, uint64_t owner,
-				  unsigned int i)
-{
-	struct conn *h, *next;
-	unsigned int n = 0;
-
-	TAILQ_FOREACH_SAFE(h, &s->holders, link, next)
-	{
-		if (h->pool != i || h->owner == owner)
-			continue;
-		if (rp_setup_has_closed(h->fd))
-			conn_drop(s, h);
-		else
-			n++;
-	}
-	return n;
-}
-
-/* Drop all clients that have bytes open that the request would open, too. */
-static void drop_holders(struct rp_setup_server *s,
-			 const struct rp_setup_request *req, unsigned int i)
-{
-	struct conn *h, *next;
-
-	TAILQ_FOREACH_SAFE(h, &s->holders, link, next)
-	{
-		if (holds_bytes(h, req, i))
-			conn_drop(s, h);
-	}
-}
-
 /* Divide exports[i] for a client that has the whole pool open exclusively. */
 static int divide_export(struct rp_setup_server *s, struct conn *c,
 			 const struct rp_setup_request *req, unsigned int i)
@@ -393,7 +265,7 @@ static int check_others(struct rp_setup_server *s, struct conn *c,
 	const struct rp_setup_export *e = &s->attr.exports[i];
 	const unsigned int most =
 		s->attr.clients ? s->attr.clients(s->attr.arg, i) : 0;
-	const struct conn *h = find_holder(s, req, i);
+	const struct conn *h = rp_setup_find_holder(s, req, i);
 	char err[RP_ERR_LEN];
 	const bool awaited = !h && owner != req->owner && !req->observe &&
 			     s->attr.may_open &&
@@ -419,7 +291,7 @@ static int check_others(struct rp_setup_server *s, struct conn *c,
 				 "close it there first",
 				 h->part ? "a part of pool" : "pool", e->name,
 				 h->exclusive ? " exclusively" : "", h->peer);
-	if (!most || (n = count_holders(s, req->owner, i)) < most)
+	if (!most || (n = rp_setup_count_holders(s, req->owner, i)) < most)
 		return 0;
 	return put_error(c, RP_SETUP_E_BUSY,
 			 "pool '%.100s' is open at %u client%s, and its "
@@ -461,7 +333,7 @@ static int put_open(struct rp_setup_server *s, struct conn *c,
 		return ret;
 	c->observes = req->observe;
 	if (req->take)
-		drop_holders(s, req, i);
+		rp_setup_drop_holders(s, req, i);
 	owner = next_owner(was, req, find_rights(s, c, i));
 	if (owner)
 		ret = s->attr.set_owner
@@ -479,7 +351,7 @@ static int put_open(struct rp_setup_server *s, struct conn *c,
 	if (ret)
 		return ret;
 	report_client(s, c, e.name);
-	hold_export(s, c, req, i);
+	rp_setup_hold(s, c, req, i, find_rights(s, c, i));
 	return rp_setup_put_export(c->out, REPLY_SIZE, &e);
 }
 
@@ -646,7 +518,7 @@ void rp_setup_server_resume(struct rp_setup_server *s)
 		c->deadline = rp_now_ms() + s->attr.timeout_ms;
 		c->state = REQUEST;
 		if (!conn_serve(s, c))
-			conn_drop(s, c);
+			rp_setup_drop_conn(s, c);
 	}
 }
 
@@ -757,7 +629,7 @@ static void server_accept(struct rp_setup_server *s)
 	TAILQ_INSERT_TAIL(&s->conns, c, link);
 	s->nconns++;
 	if (!conn_challenge(s, c))
-		conn_drop(s, c);
+		rp_setup_drop_conn(s, c);
 }
 
 void rp_setup_server_run(struct rp_setup_server *s)
@@ -780,17 +652,17 @@ void rp_setup_server_run(struct rp_setup_server *s)
 			 * client needs it only for milliseconds.
 			 */
 			if (s->nconns == s->attr.max_conns)
-				conn_drop(s,
-					  TAILQ_FIRST(&s->conns)
-						  ?: TAILQ_FIRST(&s->waiting));
+				rp_setup_drop_conn(
+					s, TAILQ_FIRST(&s->conns)
+						   ?: TAILQ_FIRST(&s->waiting));
 			server_accept(s);
 		} else if (!conn_run(s, c)) {
-			conn_drop(s, c);
+			rp_setup_drop_conn(s, c);
 		}
 	}
 	now = rp_now_ms();
 	while ((c = TAILQ_FIRST(&s->conns)) && c->deadline <= now)
-		conn_drop(s, c);
+		rp_setup_drop_conn(s, c);
 	if (s->listen_again && s->listen_again <= now)
 		server_listen(s, true);
 }
@@ -802,7 +674,7 @@ void rp_setup_server_check_rights(struct rp_setup_server *s)
 	TAILQ_FOREACH_SAFE(h, &s->holders, link, next)
 	{
 		if (h->rights & ~find_rights(s, h, h->pool))
-			conn_drop(s, h);
+			rp_setup_drop_conn(s, h);
 	}
 }
 
@@ -816,7 +688,7 @@ void rp_setup_server_delete(struct rp_setup_server *s)
 	s->attr.release = NULL;
 	while ((c = TAILQ_FIRST(&s->conns)) || (c = TAILQ_FIRST(&s->waiting)) ||
 	       (c = TAILQ_FIRST(&s->holders)))
-		conn_drop(s, c);
+		rp_setup_drop_conn(s, c);
 	close(s->epfd);
 	close(s->listener);
 	free(s);
