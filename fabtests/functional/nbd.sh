@@ -73,6 +73,15 @@ for verb in sys.argv[2:]:
                 assert e.errno == "EIO", e
             else:
                 raise AssertionError("no error")
+    elif verb == "secret":
+        a.pwrite(b"under a lost secret", 327680)
+    elif verb == "refused":
+        try:
+            b.flush()
+        except nbd.Error as e:
+            assert e.errno == "EIO", e
+        else:
+            raise AssertionError("no error")
     elif verb == "grown":
         a.pwrite(b"behind the former end", 12 << 20, nbd.CMD_FLAG_FUA)
     elif verb == "beyond":
@@ -313,6 +322,7 @@ stop_export
 # The file of the pool grows while nbdkit serves the pool. nbdkit learns the new size by
 # its next request, and tells it to the next client.
 export_pool timeout=2
+cp vol shorter
 truncate -s +8M vol
 kill -HUP $daemon
 await $daemon grep -q "pool 'vol' has 16 MiB now" daemon.out ||
@@ -322,7 +332,41 @@ client own
 client grown
 holds vol.safe $((12 << 20)) "behind the former end" ||
 	fail "no durable write behind the former end"
+
+# Behind a restart the pool has another size: a copy of before the growth took its
+# place. Each request fails, and nothing is written to the copy.
+cut_power
+cp shorter vol
+cp shorter vol.safe
+serve_vol
+client eio
+grep -q "pool 'vol' on 127.0.0.1 has shrunk from 16777216 to 8388608 bytes" \
+	nbdkit.out || { fail "no reason: another size"; cat nbdkit.out; }
+cmp -i 65536 vol shorter || fail "nbdkit writes to a copy of before the growth"
 stop_export
+
+# The secret becomes wrong under nbdkit. Requests fail when timeout= is over; with
+# the right secret in its file nbdkit comes back, and writes what it has kept.
+stop
+(umask 077 && head -c 32 /dev/urandom | base64 >known)
+cp -p known given
+serve_vol --secret known
+export_pool timeout=2 secret=given
+client secret
+cut_power
+head -c 32 /dev/urandom | base64 >known
+serve_vol --secret known
+client refused
+grep -q "the secret is not the daemon's" nbdkit.out ||
+	{ fail "no reason: the secret"; cat nbdkit.out; }
+holds vol 327680 "under a lost secret" && fail "a wrong secret suffices"
+cat known >given
+client flush
+holds vol.safe 327680 "under a lost secret" ||
+	fail "a write is lost over a wrong secret"
+stop_export
+stop
+serve_vol
 
 # The file of the pool is truncated under load of two connections: an error at both
 # ends for each request that is outstanding, and no hang.
