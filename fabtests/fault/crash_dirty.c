@@ -30,17 +30,18 @@
 
 /*
  * a, b, c: the connection of this name writes to its own cell; A, B, C: the
- * same with RPMEM_POOL_BUFFERED; d: a durable write to cell d; r: a read of all
- * cells; f: a commit; w: wait until all operations have completed.
+ * same with RPMEM_POOL_BUFFERED; d: a durable write to cell d; z, Z: zeros over
+ * the number in cell a; r: a read of all cells; f: a commit; w: wait until all
+ * operations have completed.
  */
 static const char *const programs[] = {"abwf",	   "ABf",    "awfBf",
-				       "awaBwfbf", "daCwrf", "AbwfwAcrwf"};
+				       "awzBwfbf", "daCwrf", "AbwfwZcrwf"};
 #define PROGRAMS (sizeof(programs) / sizeof(*programs))
 
 struct op {
 	struct rpmem_pool_op op;
 	unsigned int cell;
-	uint64_t value;		  /* of a write */
+	uint64_t value;		  /* number of a write, or of zeros */
 	uint64_t floor[CELLS];	  /* newest completed write of each cell when a
 				   * read or commit was submitted */
 	char bytes[CELLS * CELL]; /* of a write, or a read */
@@ -52,6 +53,7 @@ static struct world {
 	struct op ops[OPS];
 	unsigned int nops, ended;
 	uint64_t submitted[CELLS], completed[CELLS], committed[CELLS];
+	uint32_t zeros; /* bits of the numbers in cell a that are of zeros */
 	unsigned int steps, cuts[2]; /* steps before which power is cut */
 	bool connects;		     /* the library has called
 				      * pool_reconnect() */
@@ -146,6 +148,22 @@ static uint64_t number_at(const unsigned char *bytes, unsigned int cell)
 	return value;
 }
 
+/*
+ * Whether a cell may have this number, if write `least` or a later submitted
+ * one has left it. Zeros leave the number 0, as the new pool had it.
+ */
+static bool may_have(unsigned int cell, uint64_t value, uint64_t least)
+{
+	const uint32_t zeros = cell ? 1 : w.zeros | 1;
+
+	if (value)
+		return value >= least && value <= w.submitted[cell];
+	for (uint64_t n = least; n <= w.submitted[cell]; n++)
+		if (zeros >> n & 1)
+			return true;
+	return false;
+}
+
 /* Check that each cell has write least[i] or a later submitted one. */
 static void check_cells(const char *what, const unsigned char *bytes,
 			const uint64_t *least)
@@ -153,7 +171,7 @@ static void check_cells(const char *what, const unsigned char *bytes,
 	for (unsigned int i = 0; i < CELLS; i++) {
 		const uint64_t value = number_at(bytes, i);
 
-		if (value < least[i] || value > w.submitted[i])
+		if (!may_have(i, value, least[i]))
 			WRONG("%s: cell %u has write %d, not %d to %d", what, i,
 			      (int)value, (int)least[i], (int)w.submitted[i]);
 	}
@@ -166,6 +184,7 @@ static void end_op(struct op *o)
 		WRONG("an operation fails: %s", o->op.error);
 	switch (o->op.type) {
 	case RPMEM_POOL_WRITE:
+	case RPMEM_POOL_ZERO:
 		w.completed[o->cell] = o->value;
 		if (o->op.flags & RPMEM_POOL_DURABLE)
 			w.committed[o->cell] = o->value;
@@ -194,12 +213,17 @@ static bool may_submit(void)
 
 static void submit_write(struct op *o, char step)
 {
-	o->op.type = RPMEM_POOL_WRITE;
+	const bool zero = step == 'z' || step == 'Z';
+
+	o->op.type = zero ? RPMEM_POOL_ZERO : RPMEM_POOL_WRITE;
 	o->op.flags = step == 'd'  ? RPMEM_POOL_DURABLE
 		      : step < 'a' ? RPMEM_POOL_BUFFERED
 				   : 0;
-	o->cell = (unsigned int)(step < 'a' ? step - 'A' : step - 'a');
+	if (!zero)
+		o->cell = (unsigned int)(step - (step < 'a' ? 'A' : 'a'));
 	o->value = ++w.submitted[o->cell];
+	if (zero)
+		w.zeros |= 1u << o->value;
 	memcpy(o->bytes, &o->value, sizeof(o->value));
 	o->op.offset = o->cell * CELL;
 	o->op.len = sizeof(o->value);
