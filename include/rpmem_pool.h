@@ -253,7 +253,8 @@ struct rpmem_pool_fabric {
 	size_t size; /* in: sizeof(struct rpmem_pool_fabric) */
 	struct fi_info *info;
 	struct fid_domain *domain;
-	struct fid_ep *ep; /* its completions belong to the library */
+	struct fid_ep *ep; /* for posts with context NULL: the library reads
+			    * their completions */
 	uint64_t peer;	   /* fi_addr_t of the target */
 	uint64_t key;	   /* rkey of the pool */
 	uint64_t addr;	   /* remote address of the pool's first byte */

@@ -33,6 +33,10 @@ for program in $programs; do
 		fail "$program wrote nothing"
 done
 
+# The endpoint below a pool takes posts of the program.
+timeout 60 "$top/fabtests/functional/pool_fabric" 127.0.0.1:"$P":vol >out 2>&1 ||
+	{ fail "posts on the endpoint of a pool"; cat out; }
+
 # An error names the thing and the remedy.
 says "does not begin with a host" ./pool :vol
 says "names no pool" ./pool 127.0.0.1:"$P"

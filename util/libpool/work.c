@@ -702,8 +702,10 @@ void work_progress(struct rpmem_pool *p, int ms)
 	n = ms ? fi_cq_sread(p->f.cq, done, 32, NULL, ms)
 	       : fi_cq_read(p->f.cq, done, 32);
 	pthread_mutex_lock(&p->lock);
+	/* Posts of the program on the endpoint have no context. */
 	for (ssize_t i = 0; i < n; i++)
-		post_done(p, done[i].op_context);
+		if (done[i].op_context)
+			post_done(p, done[i].op_context);
 	if (n == -FI_EAVAIL)
 		read_cq_error(p);
 	if (n == -FI_EAGAIN || n == -FI_EINTR)
