@@ -69,6 +69,9 @@ static int open_pool(struct rp_export *e, const struct rp_conf_pool *conf,
 		e->created_file = true;
 	}
 	ret = rp_pool_open(e->path, &e->pool, err);
+	/* The lock of another daemon: that daemon serves the new pool. */
+	if (ret == -EBUSY)
+		e->created_file = false;
 	if (ret)
 		return pool_exit(ret);
 	e->open = true;

@@ -245,7 +245,10 @@ int rp_pool_create(const char *path, uint64_t size, char *err)
 		       strerror(-ret));
 		goto discard;
 	}
-	return rp_tmpfile_publish(&t, false, err);
+	ret = rp_tmpfile_publish(&t, false, err);
+	if (RP_FAULT("slow-create"))
+		rp_fault_sleep();
+	return ret;
 
 discard:
 	rp_tmpfile_discard(&t);

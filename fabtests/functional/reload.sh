@@ -450,6 +450,23 @@ if grep -q 'was not closed' daemon.out; then
 fi
 exec 4<&-
 
+# Another daemon serves a new pool before its creator has opened it: the creator
+# fails, and the pool keeps its name.
+kill $daemon
+wait $daemon || fail "exit code $? behind a pool that was removed"
+RPMEM_FAULT=slow-create RPMEM_FAULT_GATE=served \
+	../fabtests/fault/fi_rpmemd_faults --port 0 --create 1M raced >raced.out 2>&1 &
+creator=$!
+pids="$pids $creator"
+await $creator [ -e raced ]
+serve --port 0 raced
+: >served
+wait $creator
+code=$?
+[ $code = 4 ] || { fail "exit code $code of the creator"; cat raced.out; }
+[ -e raced ] || fail "the creator removed the pool of another daemon"
+expect 0 '' $cp file "127.0.0.1:$(cat port):raced"
+
 # The examples of the page and the documentation are valid, with paths and an
 # address of this machine.
 kill $daemon
