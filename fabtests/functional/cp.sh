@@ -204,6 +204,8 @@ head -c 32 /dev/urandom | base64 >key
 chmod 600 key
 expect 6 $bin/fi_rpmemd --port $P --create 1M vol9
 says "port $P .* in use"
+FI_OFI_RPMEM_PORTS=$P-$P expect 6 $bin/fi_rpmemd --port 0 --create 1M vol9
+says "no free port for the data of pool 'vol9': .*(FI_OFI_RPMEM_PORTS)"
 expect 6 $bin/fi_rpmemd --port 0 --base nosuch --create 1M vol9
 says "nosuch"
 expect 6 $bin/fi_rpmemd --port 0 --listen 192.0.2.1 --secret key \
