@@ -13,8 +13,9 @@ usage: rpmem_lead run [--ttl SECONDS] NAME -- COMMAND [ARG...]
 
 run waits for the lock of NAME in etcd, and runs COMMAND with RPMEM_GROUP: the
 group of pools of NAME and a new epoch, as rpmem_pool_open(3) takes them. When the
-lock is lost COMMAND gets SIGTERM, and SIGKILL after 10 seconds. Returns the exit
-status of COMMAND, 124 when the lock was lost, 125 for other failures.
+lock is lost COMMAND gets SIGTERM; then its process group gets SIGTERM, and SIGKILL
+after 10 seconds. Returns the exit status of COMMAND, 124 when the lock was lost, 125
+for other failures.
 
 replace waits for the lock, puts the empty pool NEW in the place of MEMBER by
 fi_rpmem_group(1), and writes the group's new name to etcd.
@@ -125,10 +126,18 @@ watch_lock() {
 	end_command "$3"
 }
 
+# end_command PID: end the command, and what it leaves in its process group: the lock
+# must not be released while a child goes on writing.
 end_command() {
+	local rest=
+
 	kill -TERM "$1" 2>/dev/null
 	for _ in $(seq $((grace * 10))); do
-		kill -0 "$1" 2>/dev/null || return
+		if ! kill -0 "$1" 2>/dev/null; then
+			kill -0 -- "-$1" 2>/dev/null || return
+			[ -n "$rest" ] || kill -TERM -- "-$1" 2>/dev/null
+			rest=1
+		fi
 		sleep 0.1
 	done
 	kill -KILL -- "-$1" 2>/dev/null
@@ -137,11 +146,11 @@ end_command() {
 # inside NAME TTL PID COMMAND...: run COMMAND, as a child of etcdctl, which has taken
 # the lock; then send SIGUSR1 to PID, which is run().
 inside() {
-	local name=$1 ttl=$2 outside=$3 group base pid revision watch status
+	local name=$1 ttl=$2 outside=$3 group base pid revision watch ending status
 
 	shift 3
 	exec 2>&3 3>&-
-	trap 'stop=1; [ -z "${pid-}" ] || end_command "$pid" &' TERM INT
+	trap 'stop=1; [ -z "${pid-}" ] || { end_command "$pid" & ending=$!; }' TERM INT
 	echo $$ >"$RPMEM_LEAD/pid"
 	revision=$(lock_revision) || die "etcd does not reply"
 	RPMEM_LEAD_WAS=$(get_group "$name") || die "etcd does not reply"
@@ -160,7 +169,10 @@ inside() {
 	# Get the exit status: a signal may have interrupted the wait of the loop.
 	wait $pid 2>/dev/null
 	status=$?
-	[ -e "$RPMEM_LEAD/lost" ] && status=124
+	[ -e "$RPMEM_LEAD/lost" ] && status=124 ending=$watch
+	while [ -n "${ending-}" ] && kill -0 "$ending" 2>/dev/null; do
+		wait "$ending" 2>/dev/null
+	done
 	kill $watch 2>/dev/null
 	echo $status >"$RPMEM_LEAD/status.new"
 	mv "$RPMEM_LEAD/status.new" "$RPMEM_LEAD/status"

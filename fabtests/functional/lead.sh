@@ -149,6 +149,18 @@ kill $two
 wait $two
 exec 6>&-
 
+# A leader ends the process group of its command, not only the command.
+"$lead" run db -- sh -c 'sleep 1000 & echo $! >"$1.new"; mv "$1.new" "$1"; wait' - \
+	"$dir/child" 2>/dev/null &
+lead_pid=$!
+pids="$pids $lead_pid"
+until_true "a child" test -s "$dir/child"
+kill $lead_pid
+wait $lead_pid
+case $(ps -o stat= -p "$(cat "$dir/child")") in
+[!Z]*) fail "a child outlives its leader" ;;
+esac
+
 # A member is replaced in an epoch of etcd, which is above the base. A
 # leader that follows has a later one.
 last=$place
