@@ -146,21 +146,25 @@ end_command() {
 # inside NAME TTL PID COMMAND...: run COMMAND, as a child of etcdctl, which has taken
 # the lock; then send SIGUSR1 to PID, which is run().
 inside() {
-	local name=$1 ttl=$2 outside=$3 group base pid revision watch ending status
+	local name=$1 ttl=$2 outside=$3 stop= group base pid revision watch ending status
 
 	shift 3
 	exec 2>&3 3>&-
 	trap 'stop=1; [ -z "${pid-}" ] || { end_command "$pid" & ending=$!; }' TERM INT
-	echo $$ >"$RPMEM_LEAD/pid"
+	# Of this mkdir and that of end_lock, the first one decides.
+	echo $$ >"$RPMEM_LEAD/pid" && mkdir "$RPMEM_LEAD/decided" 2>/dev/null ||
+		die "ended before the command was started"
 	revision=$(lock_revision) || die "etcd does not reply"
 	RPMEM_LEAD_WAS=$(get_group "$name") || die "etcd does not reply"
 	export RPMEM_LEAD_WAS
 	[ -n "$revision" ] || die "the lock was lost before the command was started"
 	split_base "$RPMEM_LEAD_WAS"
 	export RPMEM_GROUP="$group;epoch=$((base + revision))"
-	[ -z "${stop-}" ] || exit 125
+	[ -z "$stop" ] || exit 125
 	setsid "$@" <&0 &
 	pid=$!
+	# A signal that came before $pid was set has not ended the command.
+	[ -z "$stop" ] || { end_command "$pid" & ending=$!; }
 	watch_lock "$ttl" "$revision" $pid </dev/null >/dev/null &
 	watch=$!
 	while kill -0 $pid 2>/dev/null; do
@@ -179,8 +183,18 @@ inside() {
 	kill -USR1 "$outside"
 }
 
+# end_lock PID: end inside(), which ends its command; or etcdctl, the process PID, if
+# inside() has not begun. That must then start no command, even if it has the lock.
+end_lock() {
+	if mkdir "$RPMEM_LEAD/decided" 2>/dev/null; then
+		kill -9 "$1"
+	else
+		kill "$(cat "$RPMEM_LEAD/pid" 2>/dev/null)" 2>/dev/null || kill -9 "$1"
+	fi
+}
+
 run() {
-	local name=$1 ttl=$2 lock
+	local name=$1 ttl=$2 lock= stop=
 
 	shift 2
 	[ -n "$(get_group "$name")" ] ||
@@ -188,11 +202,12 @@ run() {
 	RPMEM_LEAD=$(mktemp -d) || die "no folder"
 	export RPMEM_LEAD
 	trap 'rm -rf "$RPMEM_LEAD"' EXIT
-	trap 'kill "$(cat "$RPMEM_LEAD/pid" 2>/dev/null)" 2>/dev/null || kill -9 $lock' TERM INT
+	trap 'stop=1; [ -z "$lock" ] || end_lock $lock' TERM INT
 	trap : USR1 # USR1 ends a wait
 	setsid etcdctl lock --ttl "$ttl" "/rpmem-lock/$name" -- bash "$self" inside \
 		"$name" "$ttl" $$ "$@" <&0 3>&2 2>"$RPMEM_LEAD/said" &
 	lock=$!
+	[ -z "$stop" ] || end_lock $lock
 	while kill -0 $lock 2>/dev/null && [ ! -e "$RPMEM_LEAD/status" ]; do
 		wait $lock 2>/dev/null
 	done

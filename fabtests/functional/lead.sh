@@ -161,6 +161,37 @@ case $(ps -o stat= -p "$(cat "$dir/child")") in
 [!Z]*) fail "a child outlives its leader" ;;
 esac
 
+# SIGTERM reaches a leader just before it knows the process of its command.
+cat >"$dir/late.env" <<'E'
+set -T
+trap '[ "$BASH_COMMAND" != "pid=\$!" ] || kill -TERM $$' DEBUG
+E
+BASH_ENV=$dir/late.env timeout 20 "$lead" run db -- sleep 1000 2>"$dir/err"
+[ $? = 143 ] || fail "a SIGTERM is lost: $(cat "$dir/err")"
+
+# SIGTERM reaches a leader that has just got the lock: no command is started.
+cat >"$dir/early.env" <<'E'
+set -T
+trap 'case $BASH_COMMAND in
+"echo \$\$ >"*)
+	trap - DEBUG
+	echo $$ >"$F.inside"
+	until [ -e "$F.ended" ]; do sleep 0.05; done ;;
+esac' DEBUG
+E
+F=$dir/early BASH_ENV=$dir/early.env "$lead" run --ttl 2 db -- sh -c ': >"$F.ran"' \
+	2>"$dir/err" &
+lead_pid=$!
+pids="$pids $lead_pid"
+until_true "a lock" test -s "$dir/early.inside"
+kill $lead_pid
+wait $lead_pid
+[ $? = 125 ] || fail "ended before the command: $(cat "$dir/err")"
+: >"$dir/early.ended"
+inside=$(cat "$dir/early.inside")
+until_true "the end of what had the lock" sh -c "! kill -0 $inside"
+[ -e "$dir/early.ran" ] && fail "the command was started without a leader"
+
 # A member is replaced in an epoch of etcd, which is above the base. A
 # leader that follows has a later one.
 last=$place
