@@ -204,6 +204,8 @@ run() {
 	trap 'rm -rf "$RPMEM_LEAD"' EXIT
 	trap 'stop=1; [ -z "$lock" ] || end_lock $lock' TERM INT
 	trap : USR1 # USR1 ends a wait
+	# etcdctl keeps variables that it finds: those of a leader around this one.
+	unset ETCD_LOCK_KEY ETCD_LOCK_REV
 	setsid etcdctl lock --ttl "$ttl" "/rpmem-lock/$name" -- bash "$self" inside \
 		"$name" "$ttl" $$ "$@" <&0 3>&2 2>"$RPMEM_LEAD/said" &
 	lock=$!

@@ -192,6 +192,14 @@ inside=$(cat "$dir/early.inside")
 until_true "the end of what had the lock" sh -c "! kill -0 $inside"
 [ -e "$dir/early.ran" ] && fail "the command was started without a leader"
 
+# A leader inside a leader has its own lock.
+"$lead" set db2 "$G;k=2" || fail "set of another group"
+said=$("$lead" run db -- "$lead" run db2 -- sh -c 'echo "$ETCD_LOCK_KEY"')
+case $said in
+/rpmem-lock/db2/*) ;;
+*) fail "the inner leader has the lock '$said'" ;;
+esac
+
 # A member is replaced in an epoch of etcd, which is above the base. A
 # leader that follows has a later one.
 last=$place
