@@ -29,7 +29,7 @@ volatile sig_atomic_t copy_interrupted;
 struct daemon_pool {
 	struct rp_setup_target target;
 	char pool[RP_SETUP_NAME + 1];
-	bool set;
+	bool set; /* the length is read, or stored */
 };
 
 /* Split the name of a pool or group, which rpmem_pool_open() has accepted. */
@@ -64,22 +64,34 @@ static unsigned int find_pools(const struct copy *c, struct daemon_pool *v,
  * unknown. At least k of n members of a group store the newest length, so any
  * n - k + 1 members that have one length have the newest.
  */
-static uint64_t get_length(const struct copy *c)
+static int get_length(struct copy *c, uint64_t *length)
 {
+	const uint64_t until = rp_now_ms() + c->cfg->timeout * 1000;
+	const uint64_t area = c->info.members ? GROUP_AREA : 0;
 	struct daemon_pool v[MEMBERS] = {0};
 	struct rp_setup_export ex;
-	const uint64_t area = c->info.members ? GROUP_AREA : 0;
-	uint64_t length = 0;
+	uint64_t stored = 0;
 	unsigned int k, n = find_pools(c, v, &k), got = 0;
 
-	for (unsigned int i = 0; i < n; i++) {
-		if (rp_setup_fetch_export(&v[i].target, v[i].pool, &ex, NULL))
-			continue;
-		if (got++ && ex.length != length)
-			return 0;
-		length = ex.length;
-	}
-	return got > n - k && length > area ? length - area : 0;
+	*length = 0;
+	do {
+		for (unsigned int i = 0; i < n; i++) {
+			if (v[i].set ||
+			    rp_setup_fetch_export(&v[i].target, v[i].pool, &ex,
+						  c->err))
+				continue;
+			if (got++ && ex.length != stored)
+				return 0;
+			v[i].set = true;
+			stored = ex.length;
+		}
+	} while (got <= n - k && !copy_interrupted && rp_now_ms() < until &&
+		 !poll(NULL, 0, 100));
+	if (got <= n - k)
+		return RP_EXIT_BROKEN;
+	if (stored > area)
+		*length = stored - area;
+	return 0;
 }
 
 /* Store a length (0: unknown) in the pool, or in k members of a group. */
@@ -432,6 +444,7 @@ static int check(struct copy *c)
 	const struct copy_cfg *cfg = c->cfg;
 	const uint64_t len = c->info.length;
 	uint64_t end;
+	int ret;
 
 	if (cfg->up && c->info.read_only)
 		return rp_err(c->err, RP_EXIT_SECRET,
@@ -441,7 +454,9 @@ static int check(struct copy *c)
 			      cfg->where);
 	/* Without --length, copy to the end of the stored file. */
 	if (!cfg->up && !cfg->length) {
-		end = get_length(c);
+		ret = get_length(c, &end);
+		if (ret)
+			return ret;
 		end = end > cfg->offset ? end : len;
 		c->size = end > cfg->offset ? end - cfg->offset : 0;
 	} else if (!cfg->up) {

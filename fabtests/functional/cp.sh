@@ -7,6 +7,7 @@ dir=$(mktemp -d ./cp.XXXXXX) || exit 99
 cd "$dir" || exit 99
 bin=../util
 daemon=
+relay=
 P=
 failed=0
 exec 3>&1
@@ -20,6 +21,7 @@ unset FI_OFI_RPMEM_CLASS FI_OFI_RPMEM_EMULATE
 finish()
 {
 	[ -z "$daemon" ] || kill -9 "$daemon" 2>/dev/null
+	[ -z "$relay" ] || kill -9 "$relay" 2>/dev/null
 	cd .. && rm -rf "$dir" "$shm"
 }
 shm=$(mktemp -d /dev/shm/rpmem-cp.XXXXXX 2>/dev/null) || shm=
@@ -126,6 +128,60 @@ cmp -n 5000 small back || fail "what comes back from an offset differs"
 expect 0 $cp --quiet small 127.0.0.1:$P:vol0
 expect 0 $cp --quiet 127.0.0.1:$P:vol0@0 back
 cmp small back || fail "another length than that of the last file"
+# The second connection to the daemon, which fetches that length, breaks: once, or
+# each time.
+# relay N: pass connections to the daemon, but break N ones behind the first; its
+# port in $R
+relay()
+{
+	rm -f relay
+	python3 - "$P" "$1" <<'E' &
+import os
+import socket
+import sys
+import threading
+
+def pump(source, to):
+    try:
+        while data := source.recv(65536):
+            to.sendall(data)
+        to.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass
+
+listener = socket.create_server(("127.0.0.1", 0))
+with open("relay.new", "w", encoding="utf-8") as f:
+    print(listener.getsockname()[1], file=f)
+os.rename("relay.new", "relay")
+n = 0
+while True:
+    client = listener.accept()[0]
+    n += 1
+    if 1 < n <= 1 + int(sys.argv[2]):
+        client.close()
+        continue
+    daemon = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+    for pair in ((client, daemon), (daemon, client)):
+        threading.Thread(target=pump, args=pair, daemon=True).start()
+E
+	relay=$!
+	for _ in $(seq 500); do
+		[ -e relay ] && break
+		sleep 0.02
+	done
+	R=$(cat relay)
+}
+if command -v python3 >/dev/null; then
+	relay 1
+	expect 0 $cp --quiet 127.0.0.1:$R:vol0 back
+	cmp small back || fail "another length after a connection that broke"
+	kill $relay
+	relay 1000000
+	expect 9 $cp --timeout 1 127.0.0.1:$R:vol0 back
+	says "^fi_rpmem_cp: "
+	kill $relay
+	relay=
+fi
 # An interrupted copy stores no length: copying back then reads the whole pool.
 rm -f acks
 $cp --quiet --chunk 4K --window 1 --ack-log acks src 127.0.0.1:$P:vol0 \
