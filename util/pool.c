@@ -538,9 +538,12 @@ int rp_pool_accept_loss(const char *path, char *err)
 	bool lost = false;
 	int ret = pool_open(path, &p, &lost, err);
 
-	if (!ret)
-		rp_pool_abandon(&p);
-	return ret ? ret : lost;
+	if (ret)
+		return ret;
+	if (!lost && p.was_clean)
+		return rp_pool_close_clean(&p, err);
+	rp_pool_abandon(&p);
+	return lost;
 }
 
 /* Store the fields of `to` in the header durably; on failure *p stays. */

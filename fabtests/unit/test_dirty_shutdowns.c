@@ -309,6 +309,8 @@ Test(dirty_shutdowns, pool_without_a_loss_has_none_to_accept)
 	use_and_close_pool();
 	make_dimm(0, "nfit", "a", 6);
 	cr_assert_eq(rp_pool_accept_loss(path, err), 0, "%s", err);
+	/* The pool stays a clean one: the next count says nothing about it. */
+	make_dimm(0, "nfit", "a", 7);
 	open_pool();
 	memcpy(was, uuid, sizeof(was));
 	cr_assert_eq(rp_pool_accept_loss(path, err), -EBUSY);
