@@ -443,10 +443,12 @@ static void check_exports(struct daemon *d)
 /* Read the configuration again. -1: it is invalid, and nothing has changed. */
 static int load_again(struct daemon *d, struct rp_conf *c)
 {
-	if (!d->config_file)
-		for (unsigned int i = 0; i < d->conf.npools; i++)
-			if (rp_conf_add_pool(c, d->conf.pools[i].path, d->err))
-				return -1;
+	for (unsigned int i = 0; !d->config_file && i < d->conf.npools; i++) {
+		if (rp_conf_add_pool(c, d->conf.pools[i].path, d->err))
+			return -1;
+		c->pools[i].create = d->create;
+		c->pools[i].exact = true;
+	}
 	if (!d->config_file && d->conf.listen) {
 		c->listen = strdup(d->conf.listen);
 		if (!c->listen)

@@ -524,6 +524,24 @@ head -c 1M /dev/zero >bad
 expect 3 "'bad'" ../util/fi_rpmemd --port 0 --port-file port bad
 [ -e port ] && fail "a daemon without a pool serves"
 rm bad
+# A reload tries a pool of the command line again with --create: one of another
+# size is refused, and one that does not exist is made.
+head -c 1M /dev/zero >bad
+serve --port 0 --create 4M bad a
+refuser=$daemon
+rm bad
+launch made.out made --port 0 --create 1M bad
+stop
+daemon=$refuser
+reloads=0
+reload
+said 1 "pool 'bad' exists with 1 MiB, not 4 MiB"
+rm bad
+reload
+expect 0 '' $cp file "127.0.0.1:$(cat port):bad"
+kill $daemon
+wait $daemon || fail "exit code $? behind a pool that was made by a reload"
+rm -f bad
 
 # A daemon that ends closes its pools.
 serve --port 0 --create 4M a
