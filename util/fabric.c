@@ -189,7 +189,28 @@ static bool sockaddr_is_loopback(const struct sockaddr *sa)
 	return false;
 }
 
-bool rp_fabric_is_loopback(const char *addr)
+static bool sockaddr_is_any(const struct sockaddr *sa)
+{
+	static const struct in6_addr mapped_any = {
+		.s6_addr = {[10] = 0xff, [11] = 0xff},
+	};
+
+	if (sa->sa_family == AF_INET) {
+		const struct sockaddr_in *in = (const void *)sa;
+
+		return in->sin_addr.s_addr == htonl(INADDR_ANY);
+	}
+	if (sa->sa_family == AF_INET6) {
+		const struct sockaddr_in6 *in6 = (const void *)sa;
+
+		return IN6_IS_ADDR_UNSPECIFIED(&in6->sin6_addr) ||
+		       IN6_ARE_ADDR_EQUAL(&in6->sin6_addr, &mapped_any);
+	}
+	return false;
+}
+
+/* Whether all addresses of a host have the property. */
+static bool host_is(const char *addr, bool (*has)(const struct sockaddr *sa))
 {
 	struct addrinfo *list, *ai, hints = {.ai_socktype = SOCK_STREAM};
 	bool all;
@@ -198,9 +219,19 @@ bool rp_fabric_is_loopback(const char *addr)
 		return false;
 	all = true;
 	for (ai = list; ai; ai = ai->ai_next)
-		all = all && sockaddr_is_loopback(ai->ai_addr);
+		all = all && has(ai->ai_addr);
 	freeaddrinfo(list);
 	return all;
+}
+
+bool rp_fabric_is_loopback(const char *addr)
+{
+	return host_is(addr, sockaddr_is_loopback);
+}
+
+bool rp_fabric_is_any(const char *addr)
+{
+	return host_is(addr, sockaddr_is_any);
 }
 
 static struct fi_info *make_hints(const struct rp_fabric_attr *attr)

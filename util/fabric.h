@@ -97,5 +97,7 @@ int rp_fabric_cq_error(struct rp_fabric *f, struct fi_cq_err_entry *entry,
 
 /* Whether addr (host name or number) is a loopback address. */
 bool rp_fabric_is_loopback(const char *addr);
+/* Is this the wildcard address, in any notation? */
+bool rp_fabric_is_any(const char *addr);
 
 #endif

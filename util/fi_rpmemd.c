@@ -227,8 +227,7 @@ static int load(struct daemon *d, struct rp_conf *c)
 	if (d->secret_file &&
 	    rp_conf_add_secret(c, "secret", d->secret_file, d->err))
 		return RP_EXIT_SECRET;
-	if (c->listen &&
-	    (!strcmp(c->listen, "0.0.0.0") || !strcmp(c->listen, "::"))) {
+	if (c->listen && rp_fabric_is_any(c->listen)) {
 		rp_err(d->err, 0,
 		       "--listen %s: clients write to this address; give the "
 		       "address by which they reach this host",

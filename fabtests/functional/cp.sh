@@ -235,7 +235,12 @@ expect 3 $bin/fi_rpmemd --port 0 vol1
 says "create"
 expect 7 $bin/fi_rpmemd --port 0 --listen 192.0.2.1 vol9
 says "secret FILE is needed"
-expect 2 $bin/fi_rpmemd --port 0 --listen 0.0.0.0 vol9
+head -c 32 /dev/urandom | base64 >key
+chmod 600 key
+for any in 0.0.0.0 0 0x0 0.0 :: ::0 ::ffff:0.0.0.0; do
+	expect 2 $bin/fi_rpmemd --port 0 --secret key --listen $any vol9
+	says "--listen $any: clients write to this address"
+done
 
 # The tools print their version, and an error for a wrong FI_PROVIDER.
 for tool in fi_rpmemd fi_rpmem_cp fi_rpmem_info fi_rpmem_bench; do
@@ -256,8 +261,6 @@ for size in 0 10 4095; do
 done
 
 # A failed start creates no pool.
-head -c 32 /dev/urandom | base64 >key
-chmod 600 key
 expect 6 $bin/fi_rpmemd --port $P --create 1M vol9
 says "port $P .* in use"
 FI_OFI_RPMEM_PORTS=$P-$P expect 6 $bin/fi_rpmemd --port 0 --create 1M vol9
