@@ -110,24 +110,43 @@ static int connect_one(struct call *c, const struct addrinfo *ai)
 }
 
 /*
- * Connect to the first address that accepts. If none does but one refuses (its
- * daemon may be starting), retry until wait_ms are over.
+ * Connect to the first address that accepts. One that drops packets uses only
+ * its share of the time that is left, so that the others are tried, too.
+ */
+static int connect_each(struct call *c, const struct addrinfo *list,
+			bool *refused)
+{
+	const uint64_t end = c->deadline;
+	uint64_t now, left = 0;
+	int ret = -EHOSTUNREACH;
+
+	*refused = false;
+	for (const struct addrinfo *ai = list; ai; ai = ai->ai_next)
+		left++;
+	for (; list && c->fd < 0; list = list->ai_next) {
+		now = rp_now_ms();
+		c->deadline = now < end ? now + (end - now) / left : end;
+		left--;
+		ret = connect_one(c, list);
+		*refused |= ret == -ECONNREFUSED;
+	}
+	c->deadline = end;
+	return ret;
+}
+
+/*
+ * If no address accepts but one refuses (its daemon may be starting), retry
+ * until wait_ms are over.
  */
 static int connect_any(struct call *c, const struct addrinfo *list)
 {
 	const uint64_t until = rp_now_ms() + c->t->wait_ms;
-	const struct addrinfo *ai;
 	uint64_t pause = 0;
 	bool refused;
 	int ret;
 
 	for (;;) {
-		ret = -EHOSTUNREACH;
-		refused = false;
-		for (ai = list; ai && c->fd < 0; ai = ai->ai_next) {
-			ret = connect_one(c, ai);
-			refused |= ret == -ECONNREFUSED;
-		}
+		ret = connect_each(c, list, &refused);
 		if (!ret || !refused)
 			return ret;
 		if (rp_now_ms() >= until)

@@ -3,7 +3,9 @@
 #include "config.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -16,6 +18,35 @@
 #include <criterion/criterion.h>
 
 #include "setup_server_rig.h"
+
+/* The addresses of the host "two.addresses". */
+static struct sockaddr_in address[2];
+static struct addrinfo info[2];
+
+/* Interpose libc's function: /etc/hosts of this machine has no such host. */
+int getaddrinfo(const char *node, const char *service,
+		const struct addrinfo *hints, struct addrinfo **list)
+{
+	int (*real)(const char *node, const char *service,
+		    const struct addrinfo *hints, struct addrinfo **list);
+
+	if (node && !strcmp(node, "two.addresses")) {
+		*list = info;
+		return 0;
+	}
+	*(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
+	return real(node, service, hints, list);
+}
+
+void freeaddrinfo(struct addrinfo *list)
+{
+	void (*real)(struct addrinfo * list);
+
+	if (list == info)
+		return;
+	*(void **)&real = dlsym(RTLD_NEXT, "freeaddrinfo");
+	real(list);
+}
 
 static void two_replies(void)
 {
@@ -455,6 +486,43 @@ Test(setup_server, idle_owner_notices_a_reset_host_before_its_pool_is_free)
 	cr_assert_lt(1000 * (interval + 1), RP_SETUP_AWAIT_MS);
 	cr_assert_eq(idle + interval * tcp_option(fd, TCP_KEEPCNT), 30);
 	close(fd);
+}
+
+/* A full backlog drops SYNs, as a firewall or a dead host does. */
+Test(setup_server, next_address_is_tried_when_one_drops_packets, .timeout = 120)
+{
+	const int full = socket(AF_INET, SOCK_STREAM, 0);
+	const int first = socket(AF_INET, SOCK_STREAM, 0);
+	socklen_t len = sizeof(*address);
+	int ret;
+
+	start_server(NULL, 0, 0);
+	for (int i = 0; i < 2; i++) {
+		address[i].sin_family = AF_INET;
+		address[i].sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+		info[i] = (struct addrinfo){
+			.ai_family = AF_INET,
+			.ai_addr = (struct sockaddr *)&address[i],
+			.ai_addrlen = len,
+		};
+	}
+	info[0].ai_next = &info[1];
+	address[1].sin_port = htons(target.port);
+	cr_assert_eq(bind(full, info[0].ai_addr, len), 0);
+	cr_assert_eq(listen(full, 0), 0);
+	cr_assert_eq(getsockname(full, info[0].ai_addr, &len), 0);
+	cr_assert_eq(connect(first, info[0].ai_addr, len), 0);
+
+	strcpy(target.host, "two.addresses");
+	/* A busy machine may need more than half of the time for a reply. */
+	target.timeout_ms = 200;
+	while ((ret = fetch_export()) && target.timeout_ms < 10000)
+		target.timeout_ms *= 2;
+	cr_assert_eq(ret, 0, "%s", err);
+	same_export(&m.export, &pools[0]);
+	close(first);
+	close(full);
+	stop_server();
 }
 
 Test(setup_server, length_of_a_file_is_remembered, .timeout = 60)
