@@ -480,8 +480,13 @@ static int run_cycles(struct pull *p)
 			      "'%s' cannot be made: %s; judge the cut that it "
 			      "is of, remove it, or give --ledger FILE",
 			      p->ledger_path, strerror(errno));
-	/* Stop after a cycle with a loss, so that its ledger is kept. */
-	for (uint64_t i = 1; !ret && i <= p->cycles && !has_lost(p); i++) {
+	/*
+	 * Stop after a cycle with a loss, so that its ledger is kept, and after
+	 * one whose completed write was not visible.
+	 */
+	for (uint64_t i = 1;
+	     !ret && i <= p->cycles && !has_lost(p) && !p->sum[PULL_UNSEEN];
+	     i++) {
 		ret = run_cycle(p, i);
 		if (i == 1 && s->method[0])
 			fprintf(stderr,

@@ -192,8 +192,9 @@ stale()
 {
 	rm -f plugpull.ledger
 	LD_PRELOAD=${RP_PRELOAD:-}$PWD/../fabtests/fault/.libs/libstale_reader.so \
-		run 10 --cut 'sh cut.sh' --seconds 1 &&
+		run 10 --cut 'sh cut.sh' --cycles 3 --seconds 1 &&
 		grep -q '^cycle .* acknowledged, 0 of' out &&
+		[ "$(grep -c '^cycle ' out)" -eq 1 ] &&
 		grep -q ': [1-9][0-9]* completed writes were not visible to another client$' err
 }
 
