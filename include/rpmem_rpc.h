@@ -113,8 +113,8 @@ struct rpmem_rpc_attr {
 /*
  * Connect to "HOST:PORT:NAME" or "HOST:NAME"; NAME is the last part of the
  * server's path. A process that has connected earlier with the same id is
- * displaced. -EBUSY: all rings of the server are in use; other errors as
- * rpmem_pool_open().
+ * displaced. -EBUSY: all rings of the server are in use, or another process
+ * connects with this id; other errors as rpmem_pool_open().
  */
 int rpmem_rpc_connect(struct rpmem_rpc **rpc, const char *where,
 		      const struct rpmem_rpc_attr *attr);

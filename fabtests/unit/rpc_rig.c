@@ -57,6 +57,7 @@ int rpmem_pool_open(struct rpmem_pool **pool, const char *where,
 	 */
 	if (attr->exclusive != RPMEM_POOL_OBSERVE)
 		persist(0, rig.length);
+	rig.opened = (unsigned int)atoi(strrchr(where, '.') + 1);
 	*pool = (struct rpmem_pool *)&rig;
 	return 0;
 }
@@ -85,6 +86,8 @@ int rpmem_pool_write(struct rpmem_pool *pool, const void *buf, size_t len,
 	memcpy(rig.live + offset, buf, len);
 	cr_assert_eq(flags, RPMEM_POOL_DURABLE);
 	persist(offset, len);
+	if (rig.rival)
+		rig_set_slot(1, RPC_RANDOM, rig.rival);
 	return 0;
 }
 
@@ -178,6 +181,8 @@ int rpc_port_send(struct rpc_port *p, fi_addr_t to, const struct rpc_msg *m)
 {
 	if (rig.lose_messages && seeded_below(&rig.rnd, 3) == 0)
 		return seeded_below(&rig.rnd, 2) ? 0 : -EAGAIN;
+	if (m->type != RPC_MSG_REPLY && rig.deaf)
+		return 0;
 	if (m->type != RPC_MSG_REPLY) {
 		slot_attach(rig.srv, &rig.srv->slots[0]);
 		rig.srv->slots[0].attached = true;
@@ -201,7 +206,12 @@ int rpc_port_send(struct rpc_port *p, fi_addr_t to, const struct rpc_msg *m)
 
 int rpc_port_poll(struct rpc_port *p, rpc_port_fn fn, void *arg, int ms)
 {
+	struct slot *s = &rig.srv->slots[0];
+
 	rig.waited_ms += ms;
+	/* The server finds a new superblock even if ATTACH is lost. */
+	if (rig.lose_messages && slot_is_written(s))
+		slot_attach(rig.srv, s);
 	for (unsigned int i = 0; i < rig.nmsgs; i++) {
 		rig.msgs[i].m.bytes = rig.msgs[i].bytes;
 		fn(arg, &rig.msgs[i].m);
@@ -222,6 +232,17 @@ static void start_server(void)
 	rig.srv = rpc_stub_start(rig.live, rig.length, seeded_next(&rig.rnd));
 	cr_assert(rig.srv, "seed %" PRIu64 ": %s", rig.rnd.seed,
 		  rpmem_rpc_error());
+}
+
+void rig_set_slot(unsigned int slot, enum rpc_kind kind,
+		  const unsigned char *id)
+{
+	struct rpc_page *page = &rig.srv->page;
+
+	page->slots = slot + 1 > page->slots ? slot + 1 : page->slots;
+	page->v[slot].kind = kind;
+	memcpy(page->v[slot].id, id, RPC_ID);
+	server_publish(rig.srv);
 }
 
 void rig_init(uint64_t ring)

@@ -25,6 +25,7 @@ struct rig {
 	} msgs[RIG_MSGS]; /* messages of the server to the client */
 	unsigned int nmsgs;
 	bool lose_messages; /* messages of the server are lost */
+	bool deaf;	    /* messages of the client are lost */
 	bool serves;	    /* each poll replies to the next call */
 	bool hold_flushes;  /* a flush waits until rig_flush() */
 	struct {
@@ -33,6 +34,9 @@ struct rig {
 	unsigned int nflushes;
 	struct rpmem_rpc_server *srv;
 	uint64_t reconnects;
+	/* Another client's slot 1 has this id when a superblock was written. */
+	const unsigned char *rival;
+	unsigned int opened;	  /* slot that was opened last */
 	const char *method;	  /* method of the pool; NULL: agent-clwb */
 	int waited_ms;		  /* ms that the client has waited in all */
 	uint64_t end_of_accesses; /* end of the last range that was read or
@@ -55,6 +59,9 @@ void rig_restart(bool cut);
 void rig_drop_client(struct rpmem_rpc *c);
 /* Would the entry and its result survive a power cut? */
 bool rig_is_durable(const struct rpc_entry *e);
+/* Let the server's page show this owner of a slot. */
+void rig_set_slot(unsigned int slot, enum rpc_kind kind,
+		  const unsigned char *id);
 /* Take the next call that the server has for its program. NULL: none. */
 struct rpmem_rpc_call *rig_next(void);
 

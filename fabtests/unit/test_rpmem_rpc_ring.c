@@ -318,3 +318,70 @@ Test(rpmem_rpc_ring, query_names_the_variants_of_short_and_long_calls)
 		rig_fini();
 	}
 }
+
+static const unsigned char new_id[RPMEM_RPC_ID] = "new";
+static const struct rpmem_rpc_attr new_attr = {
+	.size = sizeof(new_attr), .id = new_id, .timeout = 1};
+
+static void start_server_without_clients(void)
+{
+	rig.rnd = seeded_start();
+	rig_init(8192);
+}
+
+/* Both processes read the server's page before it has the ring of either. */
+Test(rpmem_rpc_ring, second_process_with_the_same_new_id_gives_its_ring_up)
+{
+	struct rpc_super super;
+	struct rpmem_rpc *c;
+
+	start_server_without_clients();
+	rig.rival = new_id;
+	cr_assert_eq(rpmem_rpc_connect(&c, "h:p", &new_attr), -EBUSY);
+	cr_assert(strstr(rpmem_rpc_error(), "connect again"), "%s",
+		  rpmem_rpc_error());
+	cr_assert_eq(rpc_super_find(rig.live, rig.length, &super), 0);
+	cr_assert_eq(super.kind, RPC_FREE);
+	/* The other process has given its ring up, too. */
+	rig.rival = NULL;
+	rig_set_slot(1, RPC_FREE, new_id);
+	cr_assert_eq(rpmem_rpc_connect(&c, "h:p", &new_attr), 0, "%s",
+		     rpmem_rpc_error());
+	cr_assert_eq(c->super.kind, RPC_NAMED);
+	rig_drop_client(c);
+	rig_fini();
+}
+
+Test(rpmem_rpc_ring, connect_that_ends_early_reserves_no_ring)
+{
+	struct rpc_super super;
+	struct rpmem_rpc *c;
+
+	start_server_without_clients();
+	rig.deaf = true;
+	cr_assert_eq(rpmem_rpc_connect(&c, "h:p", &new_attr), -ETIMEDOUT);
+	cr_assert(strstr(rpmem_rpc_error(), "does not read the ring"), "%s",
+		  rpmem_rpc_error());
+	cr_assert_eq(rpc_super_find(rig.live, rig.length, &super), 0);
+	cr_assert_eq(super.kind, RPC_RANDOM);
+	cr_assert_eq(rpmem_rpc_connect(&c, "h:p", NULL), 0, "%s",
+		     rpmem_rpc_error());
+	rig_drop_client(c);
+	rig_fini();
+}
+
+Test(rpmem_rpc_ring, ring_reserved_for_an_id_is_found_before_a_rest)
+{
+	struct rpmem_rpc *c;
+
+	start_server_without_clients();
+	cr_assert_eq(rpmem_rpc_connect(&c, "h:p", &new_attr), 0);
+	rig_drop_client(c);
+	rig_set_slot(0, RPC_RANDOM, new_id);
+	rig_set_slot(1, RPC_NAMED, new_id);
+	cr_assert_eq(rpmem_rpc_connect(&c, "h:p", &new_attr), 0, "%s",
+		     rpmem_rpc_error());
+	cr_assert_eq(rig.opened, 1);
+	rig_drop_client(c);
+	rig_fini();
+}

@@ -255,10 +255,13 @@ static int find_slot(struct rpmem_rpc *c, const char *where,
 	if (ret)
 		return ret;
 	c->server_token = page.token;
-	for (unsigned int i = 0; a->id && i < page.slots; i++)
-		if (page.v[i].kind != RPC_FREE &&
-		    !memcmp(page.v[i].id, a->id, RPC_ID))
-			return try_slot(c, where, a, i, RPMEM_POOL_TAKE);
+	/* A ring of RPC_RANDOM may be the rest of a connect that ended. */
+	for (uint32_t kind = RPC_NAMED; a->id && kind > RPC_FREE; kind--)
+		for (unsigned int i = 0; i < page.slots; i++)
+			if (page.v[i].kind == kind &&
+			    !memcmp(page.v[i].id, a->id, RPC_ID))
+				return try_slot(c, where, a, i,
+						RPMEM_POOL_TAKE);
 	/* Start at different slots, so that clients do not collide. */
 	memcpy(&start, c->super.id, sizeof(start));
 	for (uint32_t kind = RPC_FREE; kind < RPC_NAMED; kind++)
@@ -336,8 +339,10 @@ static int take_slot(struct rpmem_rpc *c, const struct rpmem_rpc_attr *a,
 {
 	struct rpc_super *s = &c->super;
 
+	/* A ring that did not have the id is RPC_RANDOM until claim_id(). */
+	if (!a->id || memcmp(s->id, id, RPC_ID))
+		s->kind = RPC_RANDOM;
 	memcpy(s->id, id, RPC_ID);
-	s->kind = a->id ? RPC_NAMED : RPC_RANDOM;
 	s->incarnation++;
 	s->first_n = c->tail.n;
 	s->name_len = (uint32_t)c->port.name_len;
@@ -347,6 +352,82 @@ static int take_slot(struct rpmem_rpc *c, const struct rpmem_rpc_attr *a,
 	c->limit = s->ring / 100 * a->threshold;
 	c->inline_max = inline_max();
 	return rpc_super_write(c);
+}
+
+static int write_super(struct rpmem_rpc *c)
+{
+	int ret;
+
+	pthread_mutex_lock(&c->lock);
+	ret = rpc_super_write(c);
+	pthread_mutex_unlock(&c->lock);
+	return ret;
+}
+
+static void give_up_ring(struct rpmem_rpc *c)
+{
+	struct rpc_super *s = &c->super;
+
+	/* Outstanding calls: RPC_RANDOM, reusable after the replies. */
+	s->kind = c->head.n == c->tail.n ? RPC_FREE : RPC_RANDOM;
+	if (s->kind == RPC_FREE)
+		memset(s->id, 0, RPC_ID);
+	write_super(c);
+}
+
+static bool page_has_id(const struct rpc_page *page, unsigned int slot,
+			const unsigned char *id)
+{
+	return page->v[slot].kind != RPC_FREE &&
+	       !memcmp(page->v[slot].id, id, RPC_ID);
+}
+
+/* Wait until the server's page shows this client's id at its slot. */
+static int await_page(struct rpmem_rpc *c, const struct rpmem_rpc_attr *a,
+		      struct rpc_page *page)
+{
+	uint64_t tries = (a->timeout ? a->timeout : 60) * 1000ull;
+	int ret;
+
+	do {
+		pthread_mutex_lock(&c->lock);
+		rpc_progress(c, 1);
+		ret = c->failed ? rpc_error(c->failed, "%s", c->failure) : 0;
+		pthread_mutex_unlock(&c->lock);
+		if (!ret)
+			ret = read_page(c->pool, page);
+		if (ret || page_has_id(page, c->slot, a->id))
+			return ret;
+	} while (--tries);
+	return rpc_error(-ETIMEDOUT, "the server does not read the ring of "
+				     "this client; check that its process "
+				     "runs, and connect again");
+}
+
+/*
+ * Reserve the ring for the id. Two processes that connect with a new id at the
+ * same time take two rings, because find_slot() reads a page without either.
+ * The server adds rings to its page one by one: the process whose ring comes
+ * second finds both rings, and gives its own up.
+ */
+static int claim_id(struct rpmem_rpc *c, const struct rpmem_rpc_attr *a)
+{
+	struct rpc_page page;
+	int ret = await_page(c, a, &page);
+
+	if (ret)
+		return ret;
+	for (unsigned int i = 0; i < page.slots; i++)
+		if (i != c->slot && page_has_id(&page, i, a->id)) {
+			give_up_ring(c);
+			return rpc_error(-EBUSY, "another process connects "
+						 "with this id; connect again");
+		}
+	/* A later call shows by its incarnation if this superblock is lost. */
+	c->super.incarnation++;
+	c->super.kind = RPC_NAMED;
+	c->attach = true;
+	return write_super(c);
 }
 
 int rpmem_rpc_connect(struct rpmem_rpc **out, const char *where,
@@ -394,6 +475,8 @@ int rpmem_rpc_connect(struct rpmem_rpc **out, const char *where,
 		ret = open_port(c);
 	if (!ret)
 		ret = take_slot(c, &a, id);
+	if (!ret && a.id && c->super.kind != RPC_NAMED)
+		ret = claim_id(c, &a);
 	if (ret) {
 		c->failed = ret;
 		rpmem_rpc_close(c, 0);
@@ -405,20 +488,10 @@ int rpmem_rpc_connect(struct rpmem_rpc **out, const char *where,
 
 void rpmem_rpc_close(struct rpmem_rpc *c, int give_up)
 {
-	struct rpc_super *s;
-
 	if (!c)
 		return;
-	s = &c->super;
-	if (!c->failed && (give_up || s->kind == RPC_RANDOM)) {
-		/* Outstanding calls: RPC_RANDOM, reusable after the replies. */
-		s->kind = c->head.n == c->tail.n ? RPC_FREE : RPC_RANDOM;
-		if (s->kind == RPC_FREE)
-			memset(s->id, 0, RPC_ID);
-		pthread_mutex_lock(&c->lock);
-		rpc_super_write(c);
-		pthread_mutex_unlock(&c->lock);
-	}
+	if (!c->failed && (give_up || c->super.kind == RPC_RANDOM))
+		give_up_ring(c);
 	rpmem_pool_close(c->pool);
 	if (c->port.f.ep)
 		rpc_port_close(&c->port);
