@@ -145,6 +145,8 @@ int rpmem_pool_poll(struct rpmem_pool *pool, struct rpmem_pool_op **done,
 	struct rpmem_rpc_call *next = rig.serves ? rig_next() : NULL;
 
 	rig.waited_ms += timeout_ms;
+	if (rig.error)
+		return rig.error;
 	if (next)
 		cr_assert_eq(rpmem_rpc_reply(rig.srv, next, "x", 1), 0);
 	for (uint64_t i = seeded_below(&rig.rnd, 12); i; i--)

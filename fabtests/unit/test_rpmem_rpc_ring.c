@@ -385,3 +385,45 @@ Test(rpmem_rpc_ring, ring_reserved_for_an_id_is_found_before_a_rest)
 	rig_drop_client(c);
 	rig_fini();
 }
+
+/* Write a call that has no reply, and end its process. */
+static void leave_call(const struct rpmem_rpc_attr *attr)
+{
+	static struct rpmem_rpc_op op;
+	struct rpmem_rpc_op *done[1];
+	struct rpmem_rpc *c;
+
+	op = (struct rpmem_rpc_op){
+		.buf = "x", .len = 1, .reply = reply, .reply_max = 1};
+	cr_assert_eq(rpmem_rpc_connect(&c, "h:p", attr), 0, "%s",
+		     rpmem_rpc_error());
+	cr_assert_eq(rpmem_rpc_submit(c, &op), 0);
+	while (c->durable < c->tail.n)
+		cr_assert_eq(rpmem_rpc_poll(c, done, 1, 0), 0);
+	rig_drop_client(c);
+}
+
+Test(rpmem_rpc_ring, failed_call_is_returned_behind_one_of_an_earlier_process)
+{
+	struct rpmem_rpc_attr attr = new_attr;
+	struct rpmem_rpc_op op = {.buf = "y", .len = 1}, *done[1];
+	struct rpmem_rpc *c;
+	uint64_t sequence;
+	size_t len = 0;
+
+	start_server_without_clients();
+	leave_call(&new_attr);
+	attr.earlier = 1;
+	cr_assert_eq(rpmem_rpc_connect(&c, "h:p", &attr), 0);
+	cr_assert_eq(rpmem_rpc_submit(c, &op), 0);
+	rig.error = -ETIMEDOUT;
+	cr_assert_eq(rpmem_rpc_poll(c, done, 1, 0), 1);
+	cr_assert_eq(done[0], &op);
+	cr_assert_eq(op.result, -ETIMEDOUT);
+	cr_assert_eq(rpmem_rpc_poll(c, done, 1, 0), -ETIMEDOUT);
+	/* The earlier call has no reply. */
+	cr_assert_eq(rpmem_rpc_earlier(c, &sequence, NULL, &len, -1),
+		     -ETIMEDOUT);
+	rig_drop_client(c);
+	rig_fini();
+}

@@ -97,8 +97,13 @@ void rpc_advance(struct rpmem_rpc *c)
 		    s->entry.n >= c->open)
 			queue_event(c, s, false);
 	}
-	/* Return replies in order, even if messages were lost. */
-	while (c->open < c->tail.n && rpc_sent(c, c->open)->answered)
+	/*
+	 * Return replies in order, even if messages were lost. After a failure
+	 * an earlier process's call gets no reply: pass it.
+	 */
+	while (c->open < c->tail.n &&
+	       (rpc_sent(c, c->open)->answered ||
+		(c->failed && !rpc_sent(c, c->open)->user)))
 		queue_event(c, rpc_sent(c, c->open++), true);
 	while (c->head.n < c->durable) {
 		s = rpc_sent(c, c->head.n);
