@@ -219,6 +219,8 @@ int rpc_port_poll(struct rpc_port *p, rpc_port_fn fn, void *arg, int ms)
 		fn(arg, &rig.msgs[i].m);
 	}
 	rig.nmsgs = 0;
+	if (rig.after_poll)
+		rig.after_poll();
 	return 0;
 }
 

@@ -37,6 +37,7 @@ struct rig {
 	/* Another client's slot 1 has this id when a superblock was written. */
 	const unsigned char *rival;
 	int error;		  /* rpmem_pool_poll() returns it */
+	void (*after_poll)(void); /* what another thread does meanwhile */
 	unsigned int opened;	  /* slot that was opened last */
 	const char *method;	  /* method of the pool; NULL: agent-clwb */
 	int waited_ms;		  /* ms that the client has waited in all */

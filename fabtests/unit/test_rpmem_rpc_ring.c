@@ -427,3 +427,43 @@ Test(rpmem_rpc_ring, failed_call_is_returned_behind_one_of_an_earlier_process)
 	rig_drop_client(c);
 	rig_fini();
 }
+
+static struct rpmem_rpc *shared;
+static uint64_t taken; /* sequence that the other thread has got */
+
+/* The reply to the next call arrives, and the other thread takes the first. */
+static void answer_and_take_in_other_thread(void)
+{
+	unsigned char other[1];
+	size_t len = sizeof(other);
+
+	pthread_mutex_lock(&shared->lock);
+	rpc_answer(shared, rpc_sent(shared, shared->earlier),
+		   (const unsigned char *)"x", 1);
+	pthread_mutex_unlock(&shared->lock);
+	if (!taken)
+		cr_assert_eq(rpmem_rpc_earlier(shared, &taken, other, &len, 0),
+			     1);
+}
+
+Test(rpmem_rpc_ring, two_threads_get_different_replies_of_an_earlier_process)
+{
+	struct rpmem_rpc_attr attr = new_attr;
+	uint64_t sequence = 0;
+	unsigned char got[1];
+	size_t len = sizeof(got);
+
+	start_server_without_clients();
+	leave_call(&new_attr);
+	leave_call(&new_attr);
+	attr.earlier = 1;
+	cr_assert_eq(rpmem_rpc_connect(&shared, "h:p", &attr), 0);
+	shared->peek_at = UINT64_MAX;
+	rig.after_poll = answer_and_take_in_other_thread;
+	cr_assert_eq(rpmem_rpc_earlier(shared, &sequence, got, &len, -1), 1);
+	cr_assert_gt(taken, 0);
+	cr_assert_gt(sequence, taken);
+	cr_assert_eq(rpmem_rpc_earlier(shared, &sequence, got, &len, -1), 0);
+	rig_drop_client(shared);
+	rig_fini();
+}

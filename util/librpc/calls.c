@@ -667,11 +667,20 @@ int rpmem_rpc_call(struct rpmem_rpc *c, const void *buf, size_t len,
 	return ret;
 }
 
+/* The next call for rpmem_rpc_earlier(), or NULL. */
+static struct sent *next_earlier(const struct rpmem_rpc *c)
+{
+	struct sent *s =
+		c->earlier < c->earlier_end ? rpc_sent(c, c->earlier) : NULL;
+
+	return s && s->keep ? s : NULL;
+}
+
 int rpmem_rpc_earlier(struct rpmem_rpc *c, uint64_t *sequence, void *reply,
 		      size_t *len, int timeout_ms)
 {
 	const uint64_t until = rp_now_ms() + (uint64_t)timeout_ms;
-	struct sent *s = NULL;
+	struct sent *s;
 	int ret = 1;
 
 	if (!c || !sequence || !len || (!reply && *len))
@@ -680,17 +689,16 @@ int rpmem_rpc_earlier(struct rpmem_rpc *c, uint64_t *sequence, void *reply,
 				 "places for the sequence, the reply and its "
 				 "length");
 	pthread_mutex_lock(&c->lock);
-	if (c->earlier < c->earlier_end)
-		s = rpc_sent(c, c->earlier);
-	if (!s || !s->keep)
-		ret = 0;
-	while (ret > 0 && !s->answered) {
+	/* Another thread may take the call, and free it, during a wait. */
+	while ((s = next_earlier(c)) && ret > 0 && !s->answered) {
 		rpc_progress(c, timeout_ms < 0 ? -1 : 1);
 		if (c->failed)
 			ret = rpc_error(c->failed, "%s", c->failure);
 		else if (timeout_ms >= 0 && rp_now_ms() > until)
 			ret = rpc_error(-ETIMEDOUT, "no reply in time");
 	}
+	if (!s && ret > 0)
+		ret = 0;
 	if (ret > 0 && *len < s->kept_len)
 		ret = rpc_error(-EMSGSIZE, "the reply has %u bytes",
 				s->kept_len);
