@@ -467,3 +467,25 @@ Test(rpmem_rpc_ring, two_threads_get_different_replies_of_an_earlier_process)
 	rig_drop_client(shared);
 	rig_fini();
 }
+
+Test(rpmem_rpc_ring, client_with_earlier_uses_the_ring_of_an_ended_random_one)
+{
+	struct rpmem_rpc_attr attr = new_attr;
+	struct rpmem_rpc_call *call;
+	struct rpmem_rpc *c;
+	uint64_t sequence;
+	size_t len = 0;
+
+	start_server_without_clients();
+	leave_call(NULL);
+	attr.earlier = 1;
+	cr_assert_eq(rpmem_rpc_connect(&c, "h:p", &attr), -EBUSY);
+	call = rig_next();
+	cr_assert_not_null(call);
+	cr_assert_eq(rpmem_rpc_reply(rig.srv, call, "x", 1), 0);
+	cr_assert_eq(rpmem_rpc_connect(&c, "h:p", &attr), 0, "%s",
+		     rpmem_rpc_error());
+	cr_assert_eq(rpmem_rpc_earlier(c, &sequence, NULL, &len, 0), 0);
+	rig_drop_client(c);
+	rig_fini();
+}

@@ -153,7 +153,14 @@ static int report_super(const struct rpmem_rpc *c, int found,
 			 c->slot);
 }
 
-static int read_ring(struct rpmem_rpc *c, bool keep)
+/* Whether the ring belongs to the id, or was given up by it. */
+static bool has_id(const struct rpmem_rpc *c, const unsigned char *id)
+{
+	return id && c->super.kind != RPC_FREE &&
+	       !memcmp(id, c->super.id, RPC_ID);
+}
+
+static int read_ring(struct rpmem_rpc *c, const struct rpmem_rpc_attr *a)
 {
 	struct rpmem_pool_info info = {.size = sizeof(info)};
 	unsigned char *bytes = NULL;
@@ -186,7 +193,9 @@ static int read_ring(struct rpmem_rpc *c, bool keep)
 	while (c->mask < c->super.ring / rpc_entry_size(0, 0))
 		c->mask *= 2;
 	c->calls = calloc(c->mask--, sizeof(struct sent *));
-	ret = c->calls ? scan(c, bytes + RPC_RING_AT, keep)
+	/* Replies to another client's calls are not kept: nobody takes them. */
+	ret = c->calls ? scan(c, bytes + RPC_RING_AT,
+			      a->earlier && has_id(c, a->id))
 		       : rpc_error(-ENOMEM, "out of memory");
 	free(bytes);
 	return ret;
@@ -215,7 +224,7 @@ static void drop_calls(struct rpmem_rpc *c)
 static bool is_ours(const struct rpmem_rpc *c, const unsigned char *id)
 {
 	/* A returning id gets its calls back, even from a ring given up. */
-	if (c->super.kind != RPC_FREE && id && !memcmp(id, c->super.id, RPC_ID))
+	if (has_id(c, id))
 		return true;
 	return c->super.kind != RPC_NAMED && c->head.n == c->tail.n;
 }
@@ -230,7 +239,7 @@ static int try_slot(struct rpmem_rpc *c, const char *where,
 	ret = open_slot(&c->pool, where, a, slot, how);
 	if (ret)
 		return ret == -EBUSY ? 1 : ret;
-	ret = read_ring(c, a->earlier);
+	ret = read_ring(c, a);
 	if (!ret && is_ours(c, a->id))
 		return 0;
 	drop_calls(c);
