@@ -14,7 +14,7 @@ int main(int argc, char **argv)
 {
 	struct rpmem_rpc *rpc;
 	uint64_t number, sum = 0;
-	size_t len;
+	size_t len = 0;
 	int ret;
 
 	if (argc < 2)
@@ -24,6 +24,11 @@ int main(int argc, char **argv)
 		number = strtoull(argv[i], NULL, 0);
 		len = sizeof(sum);
 		ret = rpmem_rpc_call(rpc, &number, sizeof(number), &sum, &len);
+	}
+	if (!ret && argc > 2 && len != sizeof(sum)) {
+		fprintf(stderr, "rpc_client: the server has no room for "
+				"another client's sum; use another SUMS\n");
+		return 1;
 	}
 	if (ret) {
 		fprintf(stderr, "rpc_client: %s\n", rpmem_rpc_error());

@@ -272,6 +272,9 @@ fabtests_unit_test_rpmem_raft_SOURCES = fabtests/unit/test_rpmem_raft.c \
 fabtests_unit_test_rpmem_raft_LDADD = util/libraft/libraft.la $(fabtests_unit_test_rpmem_log_LDADD) \
 	$(RAFT_LIBS)
 
+unit_tests += fabtests/unit/test_example_rpc_server
+fabtests_unit_test_example_rpc_server_LDADD = $(CRITERION_LIBS)
+
 unit_tests += fabtests/unit/test_rpmem_rpc fabtests/unit/test_rpmem_rpc_ring
 rpc_stub = fabtests/unit/rpc_stub.c fabtests/unit/rpc_stub.h
 rpc_sources = fabtests/unit/rpc_rig.c fabtests/unit/rpc_rig.h $(rpc_stub) \
