@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <criterion/criterion.h>
 #include <uv.h>
@@ -279,6 +280,40 @@ Test(raft_io, snapshot_put_completes_after_another_is_refused)
 	while (b->store.put)
 		writer_reap(&b->store.w);
 	cr_assert_eq(puts_done, 1);
+}
+
+/* Ask for the snapshot as libraft does. Returns the status of the callback. */
+static int get_snapshot(struct backend *b)
+{
+	static struct raft_io_snapshot_get req;
+	struct later *l;
+	int status;
+
+	cr_assert_not(io.snapshot_get(&io, &req, NULL));
+	l = TAILQ_FIRST(&b->later);
+	cr_assert_eq(l->get, &req);
+	status = l->status;
+	TAILQ_REMOVE(&b->later, l, link);
+	free(l);
+	return status;
+}
+
+Test(raft_io, snapshot_that_no_message_holds_is_reported_once)
+{
+	struct backend *b = start();
+	char text[512] = "";
+	int fds[2], err = dup(2);
+
+	cr_assert_not(pipe(fds));
+	dup2(fds[1], 2);
+	b->store.snap.index = 7;
+	b->store.snap.bytes = WIRE_MAX;
+	for (int i = 0; i < 2; i++)
+		cr_assert_eq(get_snapshot(b), RAFT_TOOBIG);
+	dup2(err, 2);
+	cr_assert_gt(read(fds[0], text, sizeof(text) - 1), 0);
+	cr_assert(strstr(text, "has 1073741824 bytes"), "%s", text);
+	cr_assert_eq(strchr(text, '\n'), strrchr(text, '\n'));
 }
 
 static bool has_closed;

@@ -115,6 +115,7 @@ struct backend {
 	uint64_t boot;
 	uint64_t ring_id; /* of the log that is this server's ring */
 	struct store store;
+	raft_index too_long; /* snapshot that was reported as too long */
 	bool opened, started, closing;
 	unsigned int busy; /* handles and jobs that are not closed yet */
 	uv_timer_t timer;

@@ -545,6 +545,27 @@ static int io_snapshot_put(struct raft_io *io, unsigned int trailing,
 	return 0;
 }
 
+/* Whether the snapshot is too long for a message; reports it once. */
+static bool is_snapshot_too_long(struct backend *b)
+{
+	const struct raft_message m = {
+		.type = RAFT_IO_INSTALL_SNAPSHOT,
+		.install_snapshot.conf = b->store.snap.conf,
+		.install_snapshot.data.len = b->store.snap.bytes,
+	};
+
+	if (!b->store.snap.index || wire_size(&m) <= WIRE_MAX)
+		return false;
+	if (b->too_long != b->store.snap.index)
+		fprintf(stderr,
+			"rpmem_raft: the snapshot has %llu bytes, and a "
+			"message at most %u: a server that is new, or far "
+			"behind, cannot get it; make the state smaller\n",
+			(unsigned long long)b->store.snap.bytes, WIRE_MAX);
+	b->too_long = b->store.snap.index;
+	return true;
+}
+
 static int io_snapshot_get(struct raft_io *io, struct raft_io_snapshot_get *req,
 			   raft_io_snapshot_get_cb cb)
 {
@@ -552,9 +573,12 @@ static int io_snapshot_get(struct raft_io *io, struct raft_io_snapshot_get *req,
 	struct later l = {.get = req};
 
 	req->cb = cb;
-	l.status = b->store.snap.index
-			   ? store_snapshot_get(&b->store, &l.snapshot)
-			   : RAFT_NOTFOUND;
+	if (is_snapshot_too_long(b))
+		l.status = RAFT_TOOBIG;
+	else
+		l.status = b->store.snap.index
+				   ? store_snapshot_get(&b->store, &l.snapshot)
+				   : RAFT_NOTFOUND;
 	backend_later(b, &l);
 	return 0;
 }
