@@ -145,10 +145,10 @@ fabtests_functional_many_peers_SOURCES = fabtests/functional/many_peers.c
 fabtests_functional_many_peers_LDADD = util/libutil.la prov/core/libcore.la \
 	$(FABRIC_LIBS)
 
-check_PROGRAMS += fabtests/functional/late_reader
-TESTS += fabtests/functional/late_reader
-fabtests_functional_late_reader_SOURCES = fabtests/functional/late_reader.c
-fabtests_functional_late_reader_LDADD = util/libutil.la prov/core/libcore.la \
+check_PROGRAMS += fabtests/functional/cq_readers
+TESTS += fabtests/functional/cq_readers
+fabtests_functional_cq_readers_SOURCES = fabtests/functional/cq_readers.c
+fabtests_functional_cq_readers_LDADD = util/libutil.la prov/core/libcore.la \
 	$(FABRIC_LIBS)
 
 check_PROGRAMS += fabtests/functional/direct

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 
@@ -53,7 +54,7 @@ static ssize_t pop_entries(struct rp_cq *cq, void *buf, size_t count,
 	struct rp_cqe *q = STAILQ_FIRST(&cq->queue);
 	size_t n = 0;
 
-	cq->parked = false;
+	cq->parked = atomic_load(&cq->sleepers);
 	if (!q)
 		return -FI_EAGAIN;
 	if (q->failed)
@@ -247,6 +248,10 @@ static int arm_poll_timer(struct rp_cq *cq)
 		if (cq->poll_timer_fd < 0)
 			return -errno;
 		ret = rp_wait_watch(cq->epfd, cq->poll_timer_fd);
+		if (ret) { /* watch it at the next call */
+			close(cq->poll_timer_fd);
+			cq->poll_timer_fd = -1;
+		}
 	}
 	if (!ret && timerfd_settime(cq->poll_timer_fd, 0, &t, NULL))
 		ret = -errno;
@@ -299,6 +304,7 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count,
 	struct rp_cq *cq = cq_of(fid);
 	int64_t end = timeout < 0 ? -1 : rp_wait_now() + timeout, left = -1;
 	struct epoll_event ev;
+	bool signaled;
 	ssize_t n;
 	int ret;
 
@@ -317,16 +323,16 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count,
 			if (left <= 0)
 				return -FI_EAGAIN;
 		}
+		atomic_fetch_add(&cq->sleepers, 1);
 		ret = rp_cq_trywait(cq);
-		if (ret == -FI_EAGAIN)
-			continue;
-		if (ret)
-			return ret;
 		/* prepare_sleep() may have drained fi_cq_signal()'s event. */
-		if (atomic_exchange(&cq->signaled, false))
-			return -FI_EAGAIN;
-		if (epoll_wait(cq->epfd, &ev, 1, (int)left) < 0)
-			return -errno;
+		signaled = !ret && atomic_exchange(&cq->signaled, false);
+		if (!ret && !signaled &&
+		    epoll_wait(cq->epfd, &ev, 1, (int)left) < 0)
+			ret = -errno;
+		atomic_fetch_sub(&cq->sleepers, 1);
+		if (signaled || (ret && ret != -FI_EAGAIN))
+			return signaled ? -FI_EAGAIN : ret;
 	}
 }
 

@@ -402,6 +402,7 @@ struct rp_cq {
 	atomic_bool signaled; /* fi_cq_signal() was called */
 	bool ev_set;	      /* ev_fd is readable */
 	bool parked;	      /* the program may sleep: wake it by ev_fd */
+	atomic_uint sleepers; /* threads in fi_cq_sread(), about to sleep */
 	/* fi_trywait() on base is unsafe: an ofi_rxm endpoint was closed. */
 	atomic_bool base_trywait_unsafe;
 	int poll_timer_fd;	/* timerfd that limits such sleeps; -1: none */

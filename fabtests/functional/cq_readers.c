@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * An initiator that calls nothing for longer than FI_OFI_RPMEM_TIMEOUT, while
- * two connections get more replies than one poll takes: neither target is
- * silent.
+ * Readers of a completion queue. One that calls nothing for longer than
+ * FI_OFI_RPMEM_TIMEOUT, while two connections get more replies than one poll
+ * takes: neither target is silent. One that sleeps in fi_cq_sread() wakes
+ * although another thread reads the queue, and makes its progress.
  */
 #include "config.h"
 
 #include <netinet/in.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,10 +22,11 @@
 
 #include "util/fabric.h"
 
-#define PEERS 2
-#define EACH  128u /* writes to each peer */
-#define BYTES 64
-#define LEN   65536
+#define PEERS  2
+#define EACH   128u /* writes to each peer */
+#define BYTES  64
+#define LEN    65536
+#define SLEEPS 300u
 
 struct card {
 	struct sockaddr_in at;
@@ -34,15 +38,26 @@ static char err[RP_ERR_LEN];
 static fi_addr_t peers[PEERS];
 static struct card card;
 
+static int tests, failures;
+
+static void ok(bool holds, const char *text)
+{
+	printf("%sok %d - %s\n", holds ? "" : "not ", ++tests, text);
+	failures += !holds;
+}
+
 static void bail(const char *what, const char *why)
 {
 	printf("Bail out! %s: %s\n", what, why);
 	exit(1);
 }
 
-static void open_fabric(bool target, const char *source)
+static void open_fabric(bool target, bool automatic, const char *source)
 {
-	struct rp_fabric_attr attr = {.target = target, .source = source};
+	struct rp_fabric_attr attr = {.target = target,
+				      .source = source,
+				      .automatic = automatic,
+				      .wait_fd = automatic};
 
 	if (rp_fabric_open(&attr, &f, err))
 		bail("endpoint", err);
@@ -55,7 +70,7 @@ static void run_target(int fd)
 	void *pool;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	open_fabric(true, "0.0.0.0");
+	open_fabric(true, false, "0.0.0.0");
 	pool = mmap(NULL, LEN, PROT_READ | PROT_WRITE,
 		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (pool == MAP_FAILED || fi_getname(&f.ep->fid, &card.at, &len) ||
@@ -131,11 +146,56 @@ static void connect_all(void)
 	}
 }
 
-int main(void)
+static void late_reader(void)
 {
 	unsigned int posted = 0, failed;
+
+	for (unsigned int i = 0; i < EACH; i++)
+		for (unsigned int k = 0; k < PEERS; k++)
+			posted += !post_write(k, i);
+	fi_cq_read(f.cq, NULL, 0);
+	usleep(700000);
+	failed = read_entries(posted);
+	printf("# %u writes were posted\n", posted);
+	ok(!failed && posted >= EACH, "replies that waited in sockets count");
+}
+
+static atomic_bool ended;
+
+/* Wait for each write in fi_cq_sread(). */
+static void *sleep_for_writes(void *arg)
+{
+	struct fi_cq_entry e;
+
+	for (unsigned int i = 0; i < SLEEPS; i++) {
+		while (post_write(0, 0) == -FI_EAGAIN)
+			;
+		while (fi_cq_sread(f.cq, &e, 1, NULL, -1) == -FI_EAGAIN)
+			;
+	}
+	ended = true;
+	return NULL;
+}
+
+static void sleeper_and_reader(void)
+{
+	pthread_t sleeper;
+
+	if (pthread_create(&sleeper, NULL, sleep_for_writes, NULL))
+		bail("pthread_create", "failed");
+	alarm(60);
+	while (!ended)
+		fi_cq_read(f.cq, NULL, 0);
+	alarm(0);
+	pthread_join(sleeper, NULL);
+	ok(true, "a sleeping reader wakes although another reads");
+}
+
+int main(void)
+{
 	int fds[2];
 
+	setbuf(stdout, NULL);
 	setenv("FI_OFI_RPMEM_EMULATE", "1", 1);
 	setenv("FI_OFI_RPMEM_CLASS", "none", 1);
 	setenv("FI_OFI_RPMEM_CREDITS", "256", 1);
@@ -149,16 +209,14 @@ int main(void)
 	close(fds[1]);
 	if (read(fds[0], &card, sizeof(card)) != sizeof(card))
 		bail("target", "did not start");
-	open_fabric(false, "127.0.0.1");
+	open_fabric(false, false, "127.0.0.1");
 	connect_all();
-	for (unsigned int i = 0; i < EACH; i++)
-		for (unsigned int k = 0; k < PEERS; k++)
-			posted += !post_write(k, i);
-	fi_cq_read(f.cq, NULL, 0);
-	usleep(700000);
-	failed = read_entries(posted);
-	printf("# %u writes were posted\n", posted);
-	printf("%sok 1 - replies that waited in sockets count\n1..1\n",
-	       failed || posted < EACH ? "not " : "");
-	return failed || posted < EACH;
+	late_reader();
+	rp_fabric_close(&f);
+	open_fabric(false, true, "127.0.0.1");
+	connect_all();
+	sleeper_and_reader();
+	rp_fabric_close(&f);
+	printf("1..%d\n", tests);
+	return !!failures;
 }
