@@ -239,7 +239,7 @@ static struct fi_rpmem_ops ep_ops = {
 static int ext_drain(struct fid_domain *fid, int timeout)
 {
 	struct rp_dom *dom = rp_container_of(fid, struct rp_dom, fid);
-	const struct timespec pause = {.tv_nsec = 100000};
+	const struct timespec pause = {.tv_nsec = 100000}, none = {0};
 	const uint64_t wait = timeout < 0 ? 0 : (uint64_t)timeout * 1000000;
 	const uint64_t end = rp_host_now() + wait;
 	int ret = 0;
@@ -250,9 +250,7 @@ static int ext_drain(struct fid_domain *fid, int timeout)
 	if (dom->agent)
 		rp_agent_quiesce(dom->agent);
 	while (dom->agent && rp_agent_backlog(dom->agent)) {
-		if (rp_domain_progress(dom))
-			continue;
-		lock_yield(dom, &pause);
+		lock_yield(dom, rp_domain_progress(dom) ? &none : &pause);
 		if (timeout >= 0 && rp_host_now() >= end && dom->agent &&
 		    rp_agent_backlog(dom->agent)) {
 			ret = -FI_ETIMEDOUT;
