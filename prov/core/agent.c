@@ -176,6 +176,8 @@ static bool batch_fill(struct rp_agent *a, struct rp_jobs *queue,
 			TAILQ_INSERT_TAIL(&b->jobs, job, link);
 		} else {
 			job_complete(job);
+			/* This may have ended a session and dropped tmp. */
+			tmp = TAILQ_FIRST(queue);
 		}
 		any = true;
 	}
@@ -278,6 +280,7 @@ static void fail_queued_jobs(struct rp_jobs *queue, const struct rp_region *r)
 			continue;
 		TAILQ_REMOVE(queue, job, link);
 		job_complete(job);
+		tmp = TAILQ_FIRST(queue);
 	}
 }
 
