@@ -22,11 +22,6 @@ static bool has_endpoint_names(enum rp_rendezvous_type t)
 	return t == RP_RENDEZVOUS_LOOKUP || t == RP_RENDEZVOUS_FOUND;
 }
 
-static bool has_rkey(enum rp_rendezvous_type t)
-{
-	return t >= RP_RENDEZVOUS_QUERY && t <= RP_RENDEZVOUS_RELEASED;
-}
-
 static int put_endpoint_names(uint8_t *p, const struct rp_rendezvous *m)
 {
 	if (m->side.qp_num != m->from || m->to >= 1u << 24)
@@ -46,7 +41,7 @@ int rp_rendezvous_put(void *buf, const struct rp_rendezvous *m)
 	if (m->type < RP_RENDEZVOUS_LOOKUP || m->type > RP_RENDEZVOUS_LEAVE)
 		return -EINVAL;
 	memset(p, 0, RP_RENDEZVOUS_LEN);
-	if (has_rkey(m->type))
+	if (m->type >= RP_RENDEZVOUS_QUERY && m->type <= RP_RENDEZVOUS_RELEASED)
 		put32(p, RKEY, m->rkey);
 	if (has_endpoint_names(m->type))
 		ret = put_endpoint_names(p, m);

@@ -29,11 +29,6 @@ static int watch_socket(struct tcp_rc *f, int op, int fd, uint32_t events,
 	return epoll_ctl(f->cm_fd, op, fd, &ev) ? -errno : 0;
 }
 
-static void *half_open_tag(struct tcp_half_open *q)
-{
-	return (char *)q + TAG_HALF_OPEN;
-}
-
 static uint64_t now(struct tcp_rc *f)
 {
 	return f->rc.attr.now(f->rc.attr.arg);
@@ -240,7 +235,8 @@ static void accept_one(struct tcp_rc *f)
 	q->born = now(f);
 	if (f->nsilent >= MAX_SILENT)
 		half_open_close(f, oldest_silent(f));
-	if (watch_socket(f, EPOLL_CTL_ADD, q->fd, EPOLLIN, half_open_tag(q))) {
+	if (watch_socket(f, EPOLL_CTL_ADD, q->fd, EPOLLIN,
+			 (char *)q + TAG_HALF_OPEN)) {
 		close(q->fd);
 		free(q);
 		return;

@@ -379,12 +379,6 @@ static bool wants_persistence(const struct fi_info *hints)
 		(hints->tx_attr->op_flags & FI_COMMIT_COMPLETE));
 }
 
-/* With FI_OFI_RPMEM_COMMIT_WRITES all programs that use RMA get persistence. */
-static bool gets_implicit_persistence(const struct fi_info *hints)
-{
-	return rp_params.commit_writes && (hints->caps & (FI_RMA | FI_ATOMIC));
-}
-
 bool rp_info_allows_persistent_keys(uint32_t version,
 				    const struct fi_info *hints)
 {
@@ -392,7 +386,9 @@ bool rp_info_allows_persistent_keys(uint32_t version,
 	       hints->domain_attr &&
 	       (hints->domain_attr->mr_mode & FI_MR_PROV_KEY) &&
 	       (!hints->caps || wants_persistence(hints) ||
-		gets_implicit_persistence(hints));
+		/* FI_OFI_RPMEM_COMMIT_WRITES: all programs that use RMA. */
+		(rp_params.commit_writes &&
+		 (hints->caps & (FI_RMA | FI_ATOMIC))));
 }
 
 bool rp_info_has_persistent_keys(const struct fi_info *info)

@@ -16,12 +16,6 @@ bool rp_info_is_msg(const struct fi_info *info, const char *base)
 	return makes_keys(info) && rp_info_has_persistent_keys(info);
 }
 
-static bool is_requested(uint32_t version, const struct fi_info *hints)
-{
-	return hints && (hints->caps & FI_RMA) && makes_keys(hints) &&
-	       rp_info_allows_persistent_keys(version, hints);
-}
-
 /* List the base's FI_EP_MSG entries for a program's hints. */
 static int base_list(uint32_t version, const char *node, const char *service,
 		     uint64_t flags, const struct fi_info *hints,
@@ -46,7 +40,8 @@ int rp_info_list_msg(uint32_t version, const char *node, const char *service,
 	int ret;
 
 	*list = NULL;
-	if (!is_requested(version, hints))
+	if (!hints || !(hints->caps & FI_RMA) || !makes_keys(hints) ||
+	    !rp_info_allows_persistent_keys(version, hints))
 		return -FI_ENODATA;
 	ret = base_list(version, node, service, flags, hints, base, list);
 	for (link = list; !ret && (i = *link);) {

@@ -293,17 +293,11 @@ int rp_private_listen(struct rp_dom *dom, uint16_t *port, char *why)
 
 /* --- lists --- */
 
-static struct rp_peers *list_of_peer(struct rp_private *p,
-				     const struct rp_peer *q)
-{
-	return q->list == RP_PEER_BUSY ? &p->busy : &p->idle;
-}
-
 static void unlist_peer(struct rp_private *p, struct rp_peer *q)
 {
 	if (q->list == RP_PEER_OFF)
 		return;
-	TAILQ_REMOVE(list_of_peer(p, q), q, link);
+	TAILQ_REMOVE(q->list == RP_PEER_BUSY ? &p->busy : &p->idle, q, link);
 	q->list = RP_PEER_OFF;
 	p->nopen--;
 }

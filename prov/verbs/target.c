@@ -59,13 +59,6 @@ static int send_message(struct rp_target *s, const void *msg, size_t len)
 	return 0;
 }
 
-/* Let the thread report the loss later, outside calls of the agent. */
-static void mark_broken(struct rp_target *s)
-{
-	s->broken = true;
-	rp_target_unpark(s);
-}
-
 /* Post messages of the agent; they are copied, so each completes at once. */
 static int channel_post(struct rp_channel *c, struct rp_channel_op *ops[],
 			int n)
@@ -80,10 +73,13 @@ static int channel_post(struct rp_channel *c, struct rp_channel_op *ops[],
 		if (s->up && write_reply(s, msg->iov_base, msg->iov_len))
 			continue;
 		ret = send_message(s, msg->iov_base, msg->iov_len);
-		if (ret && ret != -EAGAIN)
-			mark_broken(s);
-		if (ret)
-			break;
+		if (!ret)
+			continue;
+		/* The thread reports a loss later, outside the agent's call. */
+		s->broken |= ret != -EAGAIN;
+		if (s->broken)
+			rp_target_unpark(s);
+		break;
 	}
 	return i;
 }
