@@ -13,8 +13,8 @@ command -v pmempool >/dev/null && [ -x fabtests/functional/obj_replica ] || {
 }
 
 # Seconds after which a program hangs. A correct one ends by itself, and recovers
-# or rebuilds these pools within 5 seconds on a busy machine
-# (docs/measurements.md), so the limit is 60 times as long.
+# or rebuilds these pools within 7 seconds on a busy machine
+# (docs/measurements.md), so the limit is 40 times as long.
 hang=300
 
 # Limit of await(), for the same reason.
