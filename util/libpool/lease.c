@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -13,24 +14,30 @@
 
 /* Milliseconds per turn of this thread at the completion queue. */
 #define TURN_MS 10
+/* Milliseconds after which a process without a free descriptor tries again. */
+#define RETRY_MS 1000
 
 /*
  * Return when the lease is lost, or after pool_lease_wake(). Releases the lock
  * meanwhile: the pool has another lease if p->reconnects has changed. POLLRDHUP
- * without POLLIN: bytes that the daemon should not send wake nobody.
+ * without POLLIN: bytes that the daemon should not send wake nobody. Polls a
+ * copy of the descriptor, because another thread may close the lease.
  */
 static void wait_for_loss(struct rpmem_pool *p)
 {
 	const uint64_t reconnects = p->reconnects;
+	const int lease = fcntl(p->now.lease, F_DUPFD_CLOEXEC, 0);
 	struct pollfd fds[] = {
-		{.fd = p->now.lease, .events = POLLRDHUP},
+		{.fd = lease, .events = POLLRDHUP}, /* -1: never ready */
 		{.fd = p->lease_event, .events = POLLIN},
 	};
 	eventfd_t n;
 
 	pthread_mutex_unlock(&p->lock);
-	if (poll(fds, 2, -1) > 0 && fds[1].revents)
+	if (poll(fds, 2, lease < 0 ? RETRY_MS : -1) > 0 && fds[1].revents)
 		eventfd_read(p->lease_event, &n);
+	if (lease >= 0)
+		close(lease);
 	pthread_mutex_lock(&p->lock);
 	if (fds[0].revents && reconnects == p->reconnects)
 		work_lost(p, "fi_rpmemd has ended, or closed the connection");
