@@ -283,6 +283,20 @@ static json_t *count(const struct copy *c, uint64_t bytes)
 	return c->cfg->up ? json_integer((json_int_t)bytes) : NULL;
 }
 
+/* Pack text that may be no UTF-8 as JSON; NULL, which json_pack() omits. */
+static json_t *text_json(const char *s)
+{
+	json_t *o = s ? json_string(s) : NULL;
+	char *ascii = s && !o ? strdup(s) : NULL;
+
+	if (ascii) {
+		rp_text_to_ascii(ascii, '?');
+		o = json_string(ascii);
+	}
+	free(ascii);
+	return o;
+}
+
 static void print_json(const struct copy *c, int code, uint64_t ms,
 		       const char *resume)
 {
@@ -297,13 +311,14 @@ static void print_json(const struct copy *c, int code, uint64_t ms,
 
 	format_hex(c->sum, sum);
 	o = json_pack(
-		"{ss ss ss ss* so* ss sI sI sf si so* so* so* ss* ss* ss* ss* "
-		"ss*}",
+		"{ss ss so* so* so* so* sI sI sf si so* so* so* ss* ss* ss* "
+		"so* so*}",
 		"result", code ? "failed" : "ok", "direction",
-		cfg->up ? "up" : "down", "file", cfg->file, "host",
-		used > 0 ? t.host : NULL, "port",
+		cfg->up ? "up" : "down", "file", text_json(cfg->file), "host",
+		text_json(used > 0 ? t.host : NULL), "port",
 		used > 0 ? json_integer(t.port) : NULL, "pool",
-		cfg->where + (used > 0 && cfg->where[used] ? used + 1 : 0),
+		text_json(cfg->where +
+			  (used > 0 && cfg->where[used] ? used + 1 : 0)),
 		"offset", (json_int_t)cfg->offset, "bytes", (json_int_t)c->size,
 		"seconds", (double)ms / 1000, "exit_code", code,
 		is_durable(c) ? "durable_bytes" : "acknowledged_bytes",
@@ -312,7 +327,7 @@ static void print_json(const struct copy *c, int code, uint64_t ms,
 		sent ? rp_pool_class_name(c->info.reached) : NULL, "method",
 		sent ? c->info.method : NULL, "sha256",
 		!code && cfg->verify ? sum : NULL, "error",
-		code ? c->err : NULL, "resume", resume);
+		text_json(code ? c->err : NULL), "resume", text_json(resume));
 	json_dumpf(o, stdout, JSON_INDENT(2));
 	putchar('\n');
 	json_decref(o);

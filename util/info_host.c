@@ -28,9 +28,7 @@ json_t *info_text(const char *fmt, ...)
 	s = json_string(text);
 	if (s)
 		return s;
-	for (char *c = text; *c; c++)
-		if ((unsigned char)*c >= 0x80)
-			*c = '?';
+	rp_text_to_ascii(text, '?');
 	return json_string(text);
 }
 

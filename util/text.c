@@ -29,6 +29,13 @@ void rp_text_clean(char *s, char by)
 			*s = by;
 }
 
+void rp_text_to_ascii(char *s, char by)
+{
+	for (; *s; s++)
+		if ((unsigned char)*s >= 0x80)
+			*s = by;
+}
+
 int rp_number_parse(const char *s, uint64_t min, uint64_t max, uint64_t *n,
 		    char *err)
 {

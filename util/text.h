@@ -44,6 +44,9 @@ static inline bool rp_names_group(const char *where)
 
 /* Replace unprintable characters of text from outside by `by`. */
 void rp_text_clean(char *s, char by);
+/* Replace all bytes that are not ASCII by `by`: in JSON, text has to be UTF-8.
+ */
+void rp_text_to_ascii(char *s, char by);
 
 #define RP_SIZE_LEN 32
 /* Format a size: "12 B", "1.5 KiB", "10 GiB", with at most one decimal. */

@@ -120,6 +120,15 @@ expect 0 $cp --verify --json small "[127.0.0.1]:$P:vol0@1M"
 says "\"sha256\": \"$(sha256sum <small | cut -c1-64)\""
 says '"durable_bytes": 5000'
 holds 1048576 5000 small || fail "not at its offset"
+# A file name that is no UTF-8, which JSON cannot have.
+name=$(printf 'caf\351')
+cp small "$name"
+expect 0 $cp --json "$name" 127.0.0.1:$P:vol0@1M
+says '"result": "ok"'
+says '"file": "caf?"'
+rm "$name"
+expect 3 $cp --json "$name" 127.0.0.1:$P:vol0@1M
+says '"result": "failed"'
 cmp -s -n 1048576 -i 65536:0 vol0 src || fail "bytes before the offset changed"
 expect 0 $cp --quiet 127.0.0.1:$P:vol0@1M back
 [ "$(stat -c %s back)" -eq $((20000001 - (1 << 20))) ] ||
