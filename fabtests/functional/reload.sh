@@ -521,6 +521,13 @@ kill $daemon
 wait $daemon || fail "exit code $? behind a refused pool"
 rm -f bad port
 head -c 1M /dev/zero >bad
+printf '%s\n' 'port = 0' '[pool bad]' 'path = bad' '[pool a]' 'path = a' >bad.conf
+serve --config bad.conf
+said 1 'pools named above are not exported'
+expect 0 '' $cp file "127.0.0.1:$(cat port):a"
+kill $daemon
+wait $daemon || fail "exit code $? behind a refused pool of a configuration"
+rm -f port
 expect 3 "'bad'" ../util/fi_rpmemd --port 0 --port-file port bad
 [ -e port ] && fail "a daemon without a pool serves"
 rm bad
