@@ -379,7 +379,8 @@ static int pool_map(struct rp_pool *p, char *err)
 /*
  * Write back a range of the file. The kernel reports a failed write-back once
  * for each open() of the file. msync() of p->map would take the report that is
- * due to commits in other parts, so open and map the file once more here.
+ * due to commits in other parts, so open and map the file once more here: for
+ * writing, as msync() skips mappings of files that are open for reading only.
  */
 static int pool_sync(int pool_fd, off_t at, size_t len)
 {
@@ -388,7 +389,7 @@ static int pool_sync(int pool_fd, off_t at, size_t len)
 	int fd, ret;
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", pool_fd);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
 	map = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, at);

@@ -47,11 +47,35 @@ int __wrap_fsync(int fd)
 	return __real_fsync(fd);
 }
 
+/*
+ * Does msync() write the mapping back? The kernel shows "sh" only for a shared
+ * mapping of a file that was opened for writing.
+ */
+static bool is_written_back(const void *addr)
+{
+	FILE *f = fopen("/proc/self/smaps", "r");
+	char line[512], start[32];
+	bool found = false, writes = false;
+
+	snprintf(start, sizeof(start), "%lx-", (unsigned long)addr);
+	cr_assert_not_null(f);
+	while (!writes && fgets(line, sizeof(line), f)) {
+		found |= !strncmp(line, start, strlen(start));
+		if (found && !strncmp(line, "VmFlags:", 8)) {
+			writes = strstr(line, " sh");
+			break;
+		}
+	}
+	fclose(f);
+	return writes;
+}
+
 int __real_msync(void *addr, size_t len, int flags);
 int __wrap_msync(void *addr, size_t len, int flags);
 int __wrap_msync(void *addr, size_t len, int flags)
 {
 	cr_assert_eq(flags, MS_SYNC);
+	cr_assert(is_written_back(addr));
 	range_syncs++;
 	if (len > longest_sync)
 		longest_sync = len;
