@@ -160,12 +160,12 @@ int writer_submit(struct writer *w, struct job *job, bool wait)
 		ret = rpmem_log_submit(w->log, &job->op);
 		if (ret != -EAGAIN || !wait)
 			break;
-		if (w->by_loop)
-			poll_log(w, POLL_MS);
-		else if (w->threaded)
+		if (!w->by_loop && w->threaded)
 			pthread_cond_wait(&w->changed, &w->lock);
-		else
+		else if (!w->by_loop)
 			poll_log(w, -1);
+		else if (poll_log(w, POLL_MS) > 0)
+			w->wake(w->arg); /* to reap these jobs later */
 	}
 	if (!ret) {
 		/* The thread keeps the jobs for which it already polls. */
