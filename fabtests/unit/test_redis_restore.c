@@ -327,6 +327,24 @@ Test(redis_folder, removed_file_gets_no_entries)
 	end();
 }
 
+/* The thread that closes the former file may come behind its removal. */
+Test(redis_folder, late_sync_of_a_file_that_redis_removed_succeeds)
+{
+	int fd;
+
+	restore_one();
+	rp_mirror_log = (struct rpmem_log *)1;
+	fd = open(below("aof/y.incr"), O_CREAT | O_RDWR, 0600);
+	cr_assert_geq(fd, 0);
+	cr_assert_eq(write(fd, "x", 1), 1);
+	cr_assert_eq(rp_mirror_sync(fd), 0);
+	cr_assert_eq(rp_mirror_unlink(below("aof/y.incr")), 0);
+	cr_assert_eq(unlink(below("aof/y.incr")), 0);
+	cr_assert_eq(rp_mirror_sync(fd), -ENOENT, "libc syncs it");
+	close(fd);
+	end();
+}
+
 static void write_file(const char *name)
 {
 	FILE *f = fopen(name, "w");

@@ -236,6 +236,25 @@ static bool is_elsewhere(const char *path)
 	       !strncmp(slash - n, rp_mirror_directory, (size_t)n);
 }
 
+/* The last files that Redis has removed: a late sync of one is libc's. */
+static struct {
+	dev_t dev;
+	ino_t ino;
+} removed[8];
+static unsigned int nremoved;
+
+static bool was_removed(const struct stat *s)
+{
+	bool any = false;
+
+	pthread_mutex_lock(&lock);
+	for (unsigned int i = 0; i < 8; i++)
+		any |= removed[i].ino == s->st_ino &&
+		       removed[i].dev == s->st_dev;
+	pthread_mutex_unlock(&lock);
+	return any;
+}
+
 /*
  * The file of a descriptor. NULL: not a file of the directory (-ENOENT), a file
  * of Redis behind CONFIG SET dir, which the log does not get, a removed one, or
@@ -268,7 +287,7 @@ static struct file *file_of(int fd, const struct stat *s, int *ret)
 	}
 	/* Nothing would end a removed file in the log. */
 	if (!s->st_nlink) {
-		*ret = is_temporary(name) ? -ENOENT : -EIO;
+		*ret = is_temporary(name) || was_removed(s) ? -ENOENT : -EIO;
 		return NULL;
 	}
 	f = rp_file_find(name);
@@ -447,6 +466,10 @@ int rp_mirror_unlink(const char *path)
 		return 0;
 	pthread_mutex_lock(&lock);
 	f->removed = true;
+	if (f->ino) {
+		removed[nremoved % 8].dev = f->dev;
+		removed[nremoved++ % 8].ino = f->ino;
+	}
 	busy = f->busy;
 	pthread_mutex_unlock(&lock);
 	if (busy)
