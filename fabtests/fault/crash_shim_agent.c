@@ -170,6 +170,7 @@ void agent_start(void)
 void agent_end(void)
 {
 	rp_agent_region_del(w.agent, &w.region);
+	rp_watch_free(&w.region.watch);
 	rp_pmem_delete(w.region.pmem);
 	rp_agent_delete(w.agent);
 	w.agent = NULL;

@@ -536,7 +536,7 @@ static unsigned int hellos_seen(void)
 }
 
 /*
- * Bytes of a write that failed may be under way when its endpoint is closed: by
+ * Bytes of a failed write may not have arrived when its endpoint is closed: by
  * the number of its session the target closes that connection before it accepts
  * the next one.
  */

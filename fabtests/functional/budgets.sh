@@ -179,7 +179,7 @@ bounded "functions in the chain of calls from fi_writemsg() to sendmsg()" \
 bounded "files of the chain" \
 	"$(sed 's/$/ /' "$dir/chain" | grep -Ff - "$dir/walk" | cut -d' ' -f2 |
 		sort -u | wc -l)" $chain_files_bound
-READ=1 count "$dir/plain"
+READ=1 DUMP='' count "$dir/plain"
 bounded "instructions added to a write of the base and its completion" \
 	"$(instructions "$dir/plain")" $instructions_bound
 READ=1 DUMP=1 count "$dir/counted" --persistent --durable
