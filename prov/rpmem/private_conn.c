@@ -18,8 +18,6 @@
 #define IDLE_NS 60000000000ull
 /* Most completions and events handled in one progress call. */
 #define POLL_MAX 64
-/* Most polls in the first progress call after a pause. */
-#define LATE_POLLS 1000
 /* Progress calls without work before a session moves to the idle list. */
 #define IDLE_CALLS 64
 /*
@@ -680,6 +678,7 @@ bool rp_private_progress(struct rp_dom *dom)
 	struct rp_private *p = dom->private;
 	struct rp_peer *q, *next;
 	bool came = false;
+	uint64_t end;
 
 	if (!p)
 		return false;
@@ -687,7 +686,8 @@ bool rp_private_progress(struct rp_dom *dom)
 		came = rp_rc_poll(dom->rc, POLL_MAX);
 	/* After a pause, read all that has come: no peer of it is silent. */
 	if (rp_domain_now(dom) - p->progress_at > p->attr.timeout_ns / 4)
-		for (int i = 0; came && i < LATE_POLLS; i++)
+		for (end = rp_host_now() + p->attr.timeout_ns / 4;
+		     came && !TAILQ_EMPTY(&p->busy) && rp_host_now() < end;)
 			if (!rp_rc_poll(dom->rc, POLL_MAX))
 				break;
 	p->progress_at = rp_domain_now(dom);
