@@ -151,7 +151,7 @@ inside() {
 	shift 3
 	exec 2>&3 3>&-
 	trap 'stop=1; [ -z "${pid-}" ] || { end_command "$pid" & ending=$!; }' TERM INT
-	# Of this mkdir and that of end_lock, the first one decides.
+	# This mkdir or that of end_lock decides: the one that comes first.
 	echo $$ >"$RPMEM_LEAD/pid" && mkdir "$RPMEM_LEAD/decided" 2>/dev/null ||
 		die "ended before the command was started"
 	revision=$(lock_revision) || die "etcd does not reply"
