@@ -225,6 +225,7 @@ fabtests_unit_test_pool_group_rules_SOURCES = \
 	fabtests/unit/test_pool_group_rules.c \
 	fabtests/unit/test_pool_group_copies.c \
 	fabtests/unit/test_pool_group_epochs.c \
+	fabtests/unit/test_pool_group_errors.c \
 	fabtests/unit/test_pool_group_joins.c fabtests/unit/group_calls.h
 fabtests_unit_test_pool_group_rules_CPPFLAGS = $(group_cppflags)
 fabtests_unit_test_pool_group_rules_LDFLAGS = -Wl,--wrap=leg_new

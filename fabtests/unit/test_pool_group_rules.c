@@ -243,81 +243,6 @@ Test(pool_group_rules, a_read_leaves_a_member_that_is_silent)
 	}
 }
 
-Test(pool_group_rules, the_last_member_is_kept_when_its_disk_fails)
-{
-	unsigned int w;
-
-	start_members(1, 2, 1);
-	w = open_writer();
-	await_all_current(w);
-	lose_member(1);
-	cr_assert_not(write_cell(w, 0, 7));
-	rig.members[0].disk_failed = true;
-	cr_assert_eq(commit_call(w), -EIO);
-	cr_assert_eq(group_of(w)->phase, GROUP_OPEN);
-	cr_assert_eq(group_of(w)->members[0].state, MEMBER_CURRENT);
-	rig.members[0].disk_failed = false;
-	cr_assert_not(commit_call(w));
-	cr_assert_eq(read_cell(w, 0), 7);
-	rig_end(&rig);
-}
-
-/*
- * All members are away for longer than a call waits. Then what was sent to them
- * fails, the bitmap at first, and one of them is left.
- */
-Test(pool_group_rules, a_group_survives_an_outage_of_all_members)
-{
-	unsigned int w;
-
-	create_group(3, 2);
-	w = open_writer();
-	await_all_current(w);
-	group_clear_all(group_of(w));
-	for (unsigned int i = 0; i < EVENTS && !group_is_quiet(group_of(w));
-	     i++)
-		rig_event(&rig);
-	group_of(w)->timeout_ms = 500;
-	for (unsigned int round = 0; round < 2; round++) {
-		for (unsigned int i = 0; i < 3; i++)
-			rig.members[i].up = false;
-		cr_assert_eq(write_cell(w, 0, 1), -ETIMEDOUT);
-		for (unsigned int i = 0; i < 3; i++) {
-			rig.members[i].writes_fail = true;
-			rig.members[i].up = true;
-		}
-		run_events(300);
-		cr_assert_eq(group_of(w)->phase, GROUP_OPEN);
-		for (unsigned int i = 0; i < 3; i++)
-			rig.members[i].writes_fail = false;
-		await_all_current(w);
-		group_of(w)->timeout_ms = UINT64_MAX / 2;
-		write_and_commit(w, 0, 2);
-		cr_assert_eq(read_cell(w, 0), 2);
-		group_of(w)->timeout_ms = 500;
-	}
-	rig_end(&rig);
-}
-
-Test(pool_group_rules, the_last_member_is_not_kept_without_a_completed_write)
-{
-	unsigned int w;
-
-	start_members(1, 2, 1);
-	w = open_writer();
-	write_and_commit(w, 0, 6);
-	await_all_current(w);
-	while (!group_is_quiet(group_of(w)))
-		rig_event(&rig);
-	rig.members[0].up = false;
-	cr_assert_not(write_cell(w, 0, 7));
-	lose_member(1);
-	rig.members[0].writes_fail = true;
-	return_member(0);
-	expect_group_ended(w, -EIO);
-	rig_end(&rig);
-}
-
 Test(pool_group_rules, a_group_ends_without_a_member_that_has_all)
 {
 	unsigned int w;
@@ -720,53 +645,6 @@ Test(pool_group_rules, epoch_and_number_of_a_member_only_grow)
 				run_event_checked(was);
 			rig_writer_kill(&rig, w);
 		}
-		rig_end(&rig);
-	}
-}
-
-/* --- no memory --- */
-
-static unsigned int legs_until_failure; /* 0: none fails */
-
-struct group_leg *__real_leg_new(enum leg_kind kind, uint64_t bytes);
-struct group_leg *__wrap_leg_new(enum leg_kind kind, uint64_t bytes);
-
-struct group_leg *__wrap_leg_new(enum leg_kind kind, uint64_t bytes)
-{
-	if (legs_until_failure && !--legs_until_failure)
-		return NULL;
-	return __real_leg_new(kind, bytes);
-}
-
-/*
- * Each step of an opening and of a copy queues several legs. A leg in the queue
- * of a dropped member would be submitted to a pool that is closed.
- */
-Test(pool_group_rules, no_leg_is_queued_behind_one_without_memory)
-{
-	for (unsigned int n = 1; n < 100; n++) {
-		unsigned int w;
-
-		start_members(n, 3, 2);
-		legs_until_failure = n;
-		w = rig_writer_new(&rig, call_completed);
-		for (unsigned int e = 0;
-		     e < EVENTS && legs_until_failure &&
-		     group_count(group_of(w), MEMBER_CURRENT) < 3;
-		     e++)
-			rig_event(&rig);
-		for (unsigned int i = 0; i < 3; i++)
-			if (group_of(w)->members[i].state == MEMBER_AWAY)
-				cr_assert(
-					TAILQ_EMPTY(
-						&group_of(w)->members[i].queue),
-					"leg %u fails", n);
-		await_group_open(w);
-		if (group_of(w)->phase != GROUP_OPEN)
-			w = open_writer();
-		legs_until_failure = 0;
-		write_and_commit(w, 0, n);
-		cr_assert_eq(read_cell(w, 0), n);
 		rig_end(&rig);
 	}
 }

@@ -522,6 +522,19 @@ static bool is_last(const struct group *g, const struct group_member *m,
 	       (!leg->of || !leg->of->complete || leg->of->failed);
 }
 
+/*
+ * A write failed at the last current member, which may lack the bytes: copy
+ * again to the members that may have them.
+ */
+static void drop_others(struct group *g, unsigned int last)
+{
+	for (unsigned int i = 0; i < g->n; i++)
+		if (i != last && g->members[i].state >= MEMBER_COPYING)
+			member_drop(g, i, -EIO,
+				    "a write failed at the member from which "
+				    "it is copied; it is copied again");
+}
+
 /* Retry a leg of the group itself at the last current member. */
 static void repeat_at_last(struct group *g, unsigned int member,
 			   struct group_leg *leg)
@@ -564,6 +577,8 @@ void group_done(struct group *g, unsigned int member, struct rpmem_pool_op *op)
 		repeat_at_last(g, member, leg);
 		return;
 	}
+	if (op->result && leg->kind == LEG_WRITE)
+		drop_others(g, member);
 	if (leg->kind == LEG_SOURCE || leg->kind == LEG_COPY) {
 		member_done(g, member, leg);
 		return;
