@@ -91,7 +91,7 @@ util_libpool_libpool_la_SOURCES = util/pool_class.h \
 	util/libpool/group_open.c \
 	util/libpool/group_open.h util/libpool/group_threads.c \
 	util/libpool/group_threads.h \
-	util/libpool/group_rebuild.c \
+	util/libpool/group_ranges.c util/libpool/group_rebuild.c \
 	util/libpool/journal.c util/libpool/journal.h \
 	util/libpool/lease.c util/libpool/open.c util/libpool/piece.c util/libpool/piece.h \
 	util/libpool/pool.h \

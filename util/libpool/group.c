@@ -59,47 +59,6 @@ void group_legs_free(struct group *g, struct group_legs *list)
 	}
 }
 
-/* The bytes of a member that a leg changes; len 0: none. */
-static void leg_range(const struct group_leg *leg, uint64_t *offset,
-		      uint64_t *len)
-{
-	const bool changes = leg->kind == LEG_WRITE || leg->kind == LEG_COPY ||
-			     leg->kind == LEG_BITS || leg->kind == LEG_CLEAR ||
-			     leg->kind == LEG_AREA;
-
-	*offset = leg->op.offset;
-	*len = changes ? leg->op.len : 0;
-}
-
-static bool leg_overlaps(const struct group_leg *leg, uint64_t offset,
-			 uint64_t len)
-{
-	uint64_t at, n;
-
-	leg_range(leg, &at, &n);
-	return n && len && at < offset + len && offset < at + n;
-}
-
-static bool any_leg_overlaps(const struct group_legs *list, uint64_t offset,
-			     uint64_t len)
-{
-	const struct group_leg *leg;
-
-	TAILQ_FOREACH (leg, list, link)
-		if (leg_overlaps(leg, offset, len))
-			return true;
-	return false;
-}
-
-bool member_has_all(const struct group *g, unsigned int member, uint64_t offset,
-		    uint64_t len)
-{
-	const struct group_member *m = &g->members[member];
-
-	return !any_leg_overlaps(&m->queue, offset, len) &&
-	       !any_leg_overlaps(&m->out, offset, len);
-}
-
 void leg_add(struct group *g, unsigned int member, struct group_leg *leg)
 {
 	struct group_member *m = &g->members[member];
@@ -137,39 +96,6 @@ static void push_commit(struct group *g, unsigned int member)
 	TAILQ_INSERT_TAIL(&m->out, leg, link);
 	m->committing = leg;
 	member_start(g, member, &leg->op);
-}
-
-bool group_out_overlaps(struct group_member *m, uint64_t offset, uint64_t len)
-{
-	const struct group_leg *leg;
-	uint64_t at, n, first = UINT64_MAX, end = 0;
-	bool any = false;
-
-	if (!len || offset >= m->out_end || offset + len <= m->out_first)
-		return false;
-	TAILQ_FOREACH (leg, &m->out, link) {
-		leg_range(leg, &at, &n);
-		if (!n)
-			continue;
-		first = at < first ? at : first;
-		end = at + n > end ? at + n : end;
-		any |= leg_overlaps(leg, offset, len);
-	}
-	m->out_first = first;
-	m->out_end = end;
-	return any;
-}
-
-void group_out_add(struct group_member *m, struct group_leg *leg)
-{
-	uint64_t at, n;
-
-	leg_range(leg, &at, &n);
-	if (n && at < m->out_first)
-		m->out_first = at;
-	if (n && at + n > m->out_end)
-		m->out_end = at + n;
-	TAILQ_INSERT_TAIL(&m->out, leg, link);
 }
 
 /*

@@ -294,6 +294,13 @@ void leg_add(struct group *g, unsigned int member, struct group_leg *leg);
 void member_drop(struct group *g, unsigned int member, int ret,
 		 const char *error);
 void group_adopted(struct group *g, unsigned int member);
+/* group_ranges.c */
+/* The bytes of a member that a leg changes; len 0: none. */
+void leg_range(const struct group_leg *leg, uint64_t *offset, uint64_t *len);
+bool leg_overlaps(const struct group_leg *leg, uint64_t offset, uint64_t len);
+/* Whether no leg of the member overlaps the range. */
+bool member_has_all(const struct group *g, unsigned int member, uint64_t offset,
+		    uint64_t len);
 /* Whether an outstanding leg changes the range. Updates out_first, out_end. */
 bool group_out_overlaps(struct group_member *m, uint64_t offset, uint64_t len);
 void group_out_add(struct group_member *m, struct group_leg *leg);
@@ -312,9 +319,6 @@ void group_throttle_update(struct group *g);
 bool group_may_copy(const struct group *g);
 /* Bytes that a member still has to copy; 0: it is not copying. */
 uint64_t group_copy_left(const struct group *g, unsigned int member);
-/* Whether no leg of the member overlaps the range. */
-bool member_has_all(const struct group *g, unsigned int member, uint64_t offset,
-		    uint64_t len);
 const char *group_text(struct group *g, unsigned int member, const char *cause);
 void leg_free(struct group *g, struct group_leg *leg);
 void member_start(struct group *g, unsigned int member,

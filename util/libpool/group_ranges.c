@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The ranges of bytes that the legs of a member change. */
+#include "config.h"
+
+#include "libpool/group.h"
+
+void leg_range(const struct group_leg *leg, uint64_t *offset, uint64_t *len)
+{
+	const bool changes = leg->kind == LEG_WRITE || leg->kind == LEG_COPY ||
+			     leg->kind == LEG_BITS || leg->kind == LEG_CLEAR ||
+			     leg->kind == LEG_AREA;
+
+	*offset = leg->op.offset;
+	*len = changes ? leg->op.len : 0;
+}
+
+bool leg_overlaps(const struct group_leg *leg, uint64_t offset, uint64_t len)
+{
+	uint64_t at, n;
+
+	leg_range(leg, &at, &n);
+	return n && len && at < offset + len && offset < at + n;
+}
+
+static bool any_leg_overlaps(const struct group_legs *list, uint64_t offset,
+			     uint64_t len)
+{
+	const struct group_leg *leg;
+
+	TAILQ_FOREACH (leg, list, link)
+		if (leg_overlaps(leg, offset, len))
+			return true;
+	return false;
+}
+
+bool member_has_all(const struct group *g, unsigned int member, uint64_t offset,
+		    uint64_t len)
+{
+	const struct group_member *m = &g->members[member];
+
+	return !any_leg_overlaps(&m->queue, offset, len) &&
+	       !any_leg_overlaps(&m->out, offset, len);
+}
+
+bool group_out_overlaps(struct group_member *m, uint64_t offset, uint64_t len)
+{
+	const struct group_leg *leg;
+	uint64_t at, n, first = UINT64_MAX, end = 0;
+	bool any = false;
+
+	if (!len || offset >= m->out_end || offset + len <= m->out_first)
+		return false;
+	TAILQ_FOREACH (leg, &m->out, link) {
+		leg_range(leg, &at, &n);
+		if (!n)
+			continue;
+		first = at < first ? at : first;
+		end = at + n > end ? at + n : end;
+		any |= leg_overlaps(leg, offset, len);
+	}
+	m->out_first = first;
+	m->out_end = end;
+	return any;
+}
+
+void group_out_add(struct group_member *m, struct group_leg *leg)
+{
+	uint64_t at, n;
+
+	leg_range(leg, &at, &n);
+	if (n && at < m->out_first)
+		m->out_first = at;
+	if (n && at + n > m->out_end)
+		m->out_end = at + n;
+	TAILQ_INSERT_TAIL(&m->out, leg, link);
+}
