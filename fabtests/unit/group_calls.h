@@ -24,6 +24,7 @@ struct call {
 	uint64_t value;
 	unsigned int done;
 	int ret;
+	const char *error;
 };
 
 static inline void call_completed(void *arg, struct rpmem_pool_op *op, int ret,
@@ -33,6 +34,7 @@ static inline void call_completed(void *arg, struct rpmem_pool_op *op, int ret,
 
 	c->done++;
 	c->ret = ret;
+	c->error = error;
 	cr_assert(!ret == !error, "result %d with the text %s", ret, error);
 	if (op->type == RPMEM_POOL_READ)
 		cr_assert(!rig_touches(&rig, op->buf, op->len),

@@ -136,6 +136,11 @@ static void execute(struct rig *r, unsigned int i)
 	o->executed = true;
 	o->op->result = 0;
 	o->op->error = NULL;
+	if (o->op->type == RPMEM_POOL_READ && m->reads_fail) {
+		o->op->result = -EIO;
+		o->op->error = "a read has failed";
+		return;
+	}
 	if (o->op->type == RPMEM_POOL_READ) {
 		memcpy(o->op->buf, m->visible + o->op->offset, o->op->len);
 		return;

@@ -33,6 +33,7 @@ struct rig_member {
 	int owner; /* the writer that has it open, or -1 */
 	bool disk_failed;
 	bool writes_fail; /* writes fail with -EIO */
+	bool reads_fail;  /* so do reads */
 	uint64_t length;  /* length that opening the member reports */
 	/* The newest commit that the member has known durably. */
 	uint64_t epoch, number;

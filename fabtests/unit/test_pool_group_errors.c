@@ -79,6 +79,64 @@ Test(pool_group_rules, the_last_member_is_not_kept_without_a_completed_write)
 	rig_end(&rig);
 }
 
+/* Each repetition has to wait, or it would keep a thread busy. */
+Test(pool_group_rules, the_bitmap_of_the_last_member_is_repeated_with_pauses)
+{
+	struct call c;
+	uint64_t before;
+	unsigned int w;
+
+	start_members(1, 2, 1);
+	w = open_writer();
+	await_all_current(w);
+	while (!group_is_quiet(group_of(w)))
+		rig_event(&rig);
+	group_clear_all(group_of(w));
+	while (!group_is_quiet(group_of(w)))
+		rig_event(&rig);
+	group_of(w)->timeout_ms = 20 * GROUP_REPEAT_MS;
+	lose_member(1);
+	rig.members[0].writes_fail = true;
+	before = rig.submitted;
+	write_begin(w, &c, 0, 1);
+	cr_assert_eq(finish_call(&c), -EIO);
+	cr_assert_str_eq(c.error, "a write has failed");
+	cr_assert_gt(rig.submitted, before + 5);
+	cr_assert_leq(rig.submitted, before + 20);
+	rig.members[0].writes_fail = false;
+	write_and_commit(w, 0, 2);
+	cr_assert_eq(read_cell(w, 0), 2);
+	/* Later calls do not get the error of then. */
+	rig.members[0].up = false;
+	cr_assert_eq(write_cell(w, 0, 3), -ETIMEDOUT);
+	rig_end(&rig);
+}
+
+Test(pool_group_rules, a_chunk_of_the_last_member_is_read_again_with_pauses)
+{
+	uint64_t before;
+	unsigned int w;
+
+	start_members(1, 2, 1);
+	w = open_writer();
+	await_all_current(w);
+	lose_member(1);
+	write_and_commit(w, 0, 1);
+	return_member(1);
+	await_state(w, 1, MEMBER_COPYING);
+	rig.members[0].reads_fail = true;
+	run_events(2 * GROUP_REPEAT_MS);
+	before = rig.submitted;
+	run_events(20 * GROUP_REPEAT_MS);
+	cr_assert_gt(rig.submitted, before + 5);
+	cr_assert_leq(rig.submitted, before + 20);
+	cr_assert_str_eq(group_of(w)->members[1].error, "a read has failed");
+	rig.members[0].reads_fail = false;
+	await_all_current(w);
+	cr_assert_eq(rig.members[1].visible[GROUP_AREA], 1);
+	rig_end(&rig);
+}
+
 /*
  * A write fails at the member from which another one is copied, and has reached
  * the other one behind the copy of its chunk, or is on its way there.

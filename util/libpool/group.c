@@ -100,7 +100,8 @@ static void push_commit(struct group *g, unsigned int member)
 
 /*
  * Submit legs in order: a write waits for an earlier leg that changes the same
- * bytes, since operations of a pool are not ordered.
+ * bytes, since operations of a pool are not ordered. All wait after a failed
+ * leg, which is first in the queue again.
  */
 static void member_push(struct group *g, unsigned int member)
 {
@@ -108,7 +109,8 @@ static void member_push(struct group *g, unsigned int member)
 	struct group_leg *leg;
 	uint64_t offset, len;
 
-	while (!m->barrier && (leg = TAILQ_FIRST(&m->queue))) {
+	while (!m->barrier && g->now >= m->repeat_at &&
+	       (leg = TAILQ_FIRST(&m->queue))) {
 		leg_range(leg, &offset, &len);
 		if (group_out_overlaps(m, offset, len) ||
 		    group_join_waits(m, leg))
@@ -192,7 +194,7 @@ void member_drop(struct group *g, unsigned int member, int ret,
 		m->error = group_text(g, member, error);
 	m->barrier = NULL;
 	m->numbered = m->inspecting = m->copy_queued = false;
-	m->backlog = m->writes = 0;
+	m->backlog = m->writes = m->repeat_at = 0;
 	TAILQ_CONCAT(&m->dropped, &m->queue, link);
 	TAILQ_CONCAT(&m->dropped, &m->commits, link);
 	TAILQ_CONCAT(&m->dropped, &m->out, link);
@@ -461,23 +463,40 @@ static void drop_others(struct group *g, unsigned int last)
 				    "it is copied; it is copied again");
 }
 
-/* Retry a leg of the group itself at the last current member. */
+/* Pause a member after a failed leg, which a failed disk fails at once. */
+static void pause_member(const struct group *g, struct group_member *m, int ret,
+			 const char *error)
+{
+	m->repeat_at = g->now + GROUP_REPEAT_MS;
+	m->ret = ret;
+	m->error = error;
+}
+
+/*
+ * Retry a leg of the group itself at the last current member, after a pause.
+ * For a LEG_SOURCE the member pauses to which the chunk is copied.
+ */
 static void repeat_at_last(struct group *g, unsigned int member,
 			   struct group_leg *leg)
 {
+	const char *error = group_text(g, member, leg->op.error);
 	struct group_member *m = &g->members[member];
 
 	TAILQ_REMOVE(&m->out, leg, link);
 	if (leg->kind == LEG_SOURCE) {
-		for (unsigned int i = 0; i < g->n; i++)
-			if (g->members[i].source == leg)
-				g->members[i].source = NULL;
+		for (unsigned int i = 0; i < g->n; i++) {
+			if (g->members[i].source != leg)
+				continue;
+			g->members[i].source = NULL;
+			pause_member(g, &g->members[i], leg->op.result, error);
+		}
 		leg_free(g, leg);
 		return;
 	}
 	if (m->barrier == leg)
 		m->barrier = NULL;
 	TAILQ_INSERT_HEAD(&m->queue, leg, link);
+	pause_member(g, m, leg->op.result, error);
 }
 
 void group_done(struct group *g, unsigned int member, struct rpmem_pool_op *op)
@@ -517,6 +536,7 @@ void group_done(struct group *g, unsigned int member, struct rpmem_pool_op *op)
 	if (m->barrier == leg)
 		m->barrier = NULL;
 	if (!o) {
+		m->repeat_at = 0;
 		member_done(g, member, leg);
 		leg_free(g, leg);
 		return;
@@ -641,8 +661,28 @@ const char *group_why_late(const struct group *g)
 	return "too few members of the group reply";
 }
 
+/*
+ * The result of an operation that is late: the error of a current member at
+ * which a leg before the operation's fails again and again, or -ETIMEDOUT.
+ */
+static int late_result(const struct group *g, const char **error)
+{
+	for (unsigned int i = 0; i < g->n; i++) {
+		const struct group_member *m = &g->members[i];
+
+		if (m->state != MEMBER_CURRENT || !m->repeat_at)
+			continue;
+		*error = m->error;
+		return m->ret;
+	}
+	*error = group_why_late(g);
+	return -ETIMEDOUT;
+}
+
 static void expire(struct group *g)
 {
+	const char *error;
+	int ret;
 	struct group_ops *lists[] = {&g->ops, &g->reads};
 	struct group_op *o, *next;
 
@@ -654,7 +694,8 @@ static void expire(struct group *g)
 			    (o->type == RPMEM_POOL_READ && o->legs))
 				continue;
 			TAILQ_REMOVE(lists[i], o, link);
-			op_complete(g, o, -ETIMEDOUT, group_why_late(g));
+			ret = late_result(g, &error);
+			op_complete(g, o, ret, error);
 		}
 }
 

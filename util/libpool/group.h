@@ -30,6 +30,7 @@
 #define GROUP_TRIES	  3u   /* tries for a chunk that reads back damaged */
 #define GROUP_READ_MS	  1000 /* limit for a read, if k others are current */
 #define GROUP_READ_FEW_MS 4000 /* limit for a read, if any other is current */
+#define GROUP_REPEAT_MS	  100  /* pause before a failed leg is repeated */
 #define GROUP_FORMAT	  1
 
 /* Offsets in the area. */
@@ -154,6 +155,7 @@ struct group_member {
 	struct group_legs commits;   /* commits that wait for `committing` */
 	struct group_leg *committing;
 	struct group_leg *barrier; /* no later leg passes this one */
+	uint64_t repeat_at;	   /* ms: end of the pause after a failed leg */
 	uint64_t backlog;	   /* bytes of legs of completed operations */
 	uint64_t number;	   /* number of the member's newest commit */
 	bool numbered;		   /* its commits store their number */

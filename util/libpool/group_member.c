@@ -531,7 +531,7 @@ void member_step(struct group *g, unsigned int member)
 			break;
 		/* fall through */
 	case MEMBER_COPYING:
-		if (m->copying && !m->source)
+		if (m->copying && !m->source && g->now >= m->repeat_at)
 			copy_read(g, member);
 		else if (!m->copying && !m->copy_queued && group_may_copy(g))
 			copy_next(g, member);
