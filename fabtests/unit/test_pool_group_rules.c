@@ -322,11 +322,37 @@ Test(pool_group_rules, a_slow_member_is_brought_up_to_date_later)
 	w = open_writer();
 	await_all_current(w);
 	rig.members[2].up = false;
-	for (unsigned int i = 0; i <= GROUP_BACKLOG / 8; i++) {
+	for (unsigned int i = 0; i <= GROUP_BACKLOG / 8 + 1; i++) {
 		cr_assert_eq(group_of(w)->members[2].state, MEMBER_CURRENT);
 		cr_assert_not(write_cell(w, i % RIG_CELLS, i));
 	}
 	run_events(1);
+	cr_assert_eq(group_of(w)->members[2].state, MEMBER_AWAY);
+	rig_end(&rig);
+}
+
+/* A healthy member, too, needs its time for one long write. */
+Test(pool_group_rules, a_member_may_lag_by_one_write_and_by_any_zeros)
+{
+	static unsigned char bytes[GROUP_BACKLOG + 8];
+	unsigned int w;
+
+	start_members(1, 3, 2);
+	w = open_writer();
+	await_all_current(w);
+	rig.members[2].up = false;
+	for (unsigned int i = 0; i < 4; i++) {
+		struct call c = {0};
+
+		cr_assert_eq(group_of(w)->members[2].state, MEMBER_CURRENT,
+			     "operation %u", i);
+		c.op.type = i < 2 ? RPMEM_POOL_ZERO : RPMEM_POOL_WRITE;
+		c.op.buf = i < 2 ? NULL : bytes;
+		c.op.len = sizeof(bytes);
+		submit_call(w, &c);
+		cr_assert_not(finish_call(&c));
+		run_events(1);
+	}
 	cr_assert_eq(group_of(w)->members[2].state, MEMBER_AWAY);
 	rig_end(&rig);
 }

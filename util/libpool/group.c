@@ -64,11 +64,14 @@ void leg_add(struct group *g, unsigned int member, struct group_leg *leg)
 	struct group_member *m = &g->members[member];
 
 	TAILQ_INSERT_TAIL(&m->queue, leg, link);
-	if (leg->of) {
+	if (leg->of)
 		leg->of->legs++;
-		if (leg->of->complete)
-			m->backlog += leg->op.len;
-	}
+}
+
+/* The bytes for which a leg counts in the backlog. Zeros do not travel. */
+static uint64_t leg_lag(const struct group_leg *leg)
+{
+	return leg->op.type == RPMEM_POOL_ZERO ? 0 : leg->op.len;
 }
 
 void member_start(struct group *g, unsigned int member,
@@ -219,10 +222,10 @@ static void op_complete(struct group *g, struct group_op *o, int ret,
 	for (unsigned int i = 0; i < g->n; i++) {
 		TAILQ_FOREACH (leg, &g->members[i].queue, link)
 			if (leg->of == o)
-				g->members[i].backlog += leg->op.len;
+				g->members[i].backlog += leg_lag(leg);
 		TAILQ_FOREACH (leg, &g->members[i].out, link)
 			if (leg->of == o)
-				g->members[i].backlog += leg->op.len;
+				g->members[i].backlog += leg_lag(leg);
 	}
 	op_release(o);
 	if (user)
@@ -544,7 +547,7 @@ void group_done(struct group *g, unsigned int member, struct rpmem_pool_op *op)
 	if (!op->result)
 		o->has |= 1u << member;
 	if (o->complete) {
-		m->backlog -= leg->op.len;
+		m->backlog -= leg_lag(leg);
 	} else if (leg->kind == LEG_READ || op->result) {
 		TAILQ_REMOVE(&g->ops, o, link);
 		op_complete(g, o, op->result,
@@ -699,11 +702,34 @@ static void expire(struct group *g)
 		}
 }
 
+static uint64_t longest_lag(const struct group_legs *list)
+{
+	const struct group_leg *leg;
+	uint64_t longest = 0;
+
+	TAILQ_FOREACH (leg, list, link)
+		if (leg->of && leg->of->complete && leg_lag(leg) > longest)
+			longest = leg_lag(leg);
+	return longest;
+}
+
+/* Whether a member lags too far, also without its longest leg. */
+static bool is_slow(const struct group_member *m)
+{
+	uint64_t queued, sent;
+
+	if (m->backlog <= GROUP_BACKLOG)
+		return false;
+	queued = longest_lag(&m->queue);
+	sent = longest_lag(&m->out);
+	return m->backlog - (queued > sent ? queued : sent) > GROUP_BACKLOG;
+}
+
 /* Drop a member that lags too far; chunks are copied to it later. */
 static void drop_slow(struct group *g)
 {
 	for (unsigned int i = 0; i < g->n; i++)
-		if (g->members[i].backlog > GROUP_BACKLOG)
+		if (is_slow(&g->members[i]))
 			member_drop(g, i, -ETIMEDOUT,
 				    "it was too slow; it is brought up to date "
 				    "again");
