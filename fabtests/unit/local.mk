@@ -229,7 +229,7 @@ fabtests_unit_test_pool_group_rules_SOURCES = \
 	fabtests/unit/test_pool_group_errors.c \
 	fabtests/unit/test_pool_group_joins.c fabtests/unit/group_calls.h
 fabtests_unit_test_pool_group_rules_CPPFLAGS = $(group_cppflags)
-fabtests_unit_test_pool_group_rules_LDFLAGS = -Wl,--wrap=leg_new
+fabtests_unit_test_pool_group_rules_LDFLAGS = -Wl,--wrap=leg_new,--wrap=calloc
 fabtests_unit_test_pool_group_rules_LDADD = $(group_ldadd)
 
 unit_tests += fabtests/unit/test_rpmem_log fabtests/unit/test_rpmem_log_cuts \

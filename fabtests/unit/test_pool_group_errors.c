@@ -227,3 +227,63 @@ Test(pool_group_rules, no_leg_is_queued_behind_one_without_memory)
 		rig_end(&rig);
 	}
 }
+
+static unsigned int callocs_until_failure; /* 0: none fails */
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+	if (callocs_until_failure && !--callocs_until_failure)
+		return NULL;
+	return __real_calloc(n, size);
+}
+
+/* A durable write is a write and a commit, and memory for both is allocated. */
+Test(pool_group_rules, a_write_without_memory_is_not_started_or_completes)
+{
+	unsigned int refused = 0, failed = 0;
+
+	for (unsigned int n = 1;; n++) {
+		struct call c = {.value = 2};
+		bool fails;
+		unsigned int w;
+		int ret;
+
+		start_members(n, 2, 2);
+		w = open_writer();
+		write_and_commit(w, 0, 1);
+		await_all_current(w);
+		c.op = (struct rpmem_pool_op){
+			.type = RPMEM_POOL_WRITE,
+			.flags = RPMEM_POOL_DURABLE,
+			.buf = &c.value,
+			.len = 8,
+			.context = &c,
+		};
+		callocs_until_failure = n;
+		ret = group_submit(group_of(w), &c.op);
+		fails = !callocs_until_failure;
+		callocs_until_failure = 0;
+		if (ret) {
+			cr_assert_eq(ret, -ENOMEM);
+			run_events(300);
+			cr_assert_not(c.done);
+			cr_assert_eq(rig.members[0].visible[GROUP_AREA], 1,
+				     "a write without memory is started");
+			refused++;
+		} else if (fails) {
+			cr_assert_eq(finish_call(&c), -ENOMEM);
+			failed++;
+		} else {
+			cr_assert_not(finish_call(&c));
+		}
+		write_and_commit(w, 0, 3);
+		cr_assert_eq(read_cell(w, 0), 3);
+		rig_end(&rig);
+		if (!fails)
+			break;
+	}
+	cr_assert(refused && failed);
+}

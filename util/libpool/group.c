@@ -357,7 +357,12 @@ int group_submit(struct group *g, struct rpmem_pool_op *op)
 					 op->len, op);
 		ret = add_write(g, op->type, op->buf, op->offset, op->len,
 				NULL);
-		return ret ? ret : add_commit(g, op, true);
+		if (ret)
+			return ret;
+		/* The write is queued: -ENOMEM would say that it is not. */
+		if (add_commit(g, op, true))
+			g->completed(g->io.arg, op, -ENOMEM, "out of memory");
+		return 0;
 	}
 	g->completed(g->io.arg, op, 0, NULL);
 	return 0;
