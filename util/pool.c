@@ -329,9 +329,11 @@ static int allocate(int fd, uint64_t at, uint64_t len, uint64_t present,
 }
 
 /*
- * Finish a growth of the file during which the last daemon died: it has not
- * closed the pool. Make no file shorter: the new bytes have been used if the
- * header with the new length was damaged.
+ * The file is longer than its header says, and was not closed: a daemon died
+ * while it grew the file. Finish that, do not undo it: clients have used the
+ * new bytes if the header with the new length was written, and damaged since.
+ * If there is no room for them, they were never allocated, and nobody used
+ * them.
  */
 static int finish_growth(int fd, const char *path, const struct stat *st,
 			 struct header *h, char *err)
@@ -377,10 +379,11 @@ static int pool_map(struct rp_pool *p, char *err)
 }
 
 /*
- * Write back a range of the file. The kernel reports a failed write-back once
- * for each open() of the file. msync() of p->map would take the report that is
- * due to commits in other parts, so open and map the file once more here: for
- * writing, as msync() skips mappings of files that are open for reading only.
+ * Write back a range of the file by a file description and mapping of its own.
+ * Each description gets one report of a failed write-back, and msync() of
+ * p->map would take the one that commits in other parts of the pool must see.
+ * It is open for writing: msync() skips mappings of files open for reading
+ * only.
  */
 static int pool_sync(int pool_fd, off_t at, size_t len)
 {

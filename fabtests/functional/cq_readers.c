@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Readers of a completion queue. One that calls nothing for longer than
- * FI_OFI_RPMEM_TIMEOUT, while two connections get more replies than one poll
- * takes: neither target is silent. One that sleeps in fi_cq_sread() wakes
- * although another thread reads the queue, and makes its progress.
+ * Readers of a completion queue. A reader that stays away for longer than
+ * FI_OFI_RPMEM_TIMEOUT, while more replies arrive than one poll takes, finds no
+ * target silent. A reader that sleeps in fi_cq_sread() wakes although another
+ * thread, which reads the queue too, receives the sleeper's reply.
  */
 #include "config.h"
 
@@ -154,16 +154,17 @@ static void late_reader(void)
 		for (unsigned int k = 0; k < PEERS; k++)
 			posted += !post_write(k, i);
 	fi_cq_read(f.cq, NULL, 0);
-	usleep(2500000);
+	usleep(2500000); /* longer than FI_OFI_RPMEM_TIMEOUT */
 	failed = read_entries(posted);
 	printf("# %u writes were posted\n", posted);
-	ok(!failed && posted >= EACH, "replies that waited in sockets count");
+	ok(!failed && posted >= EACH,
+	   "unread replies keep a target from timing out");
 }
 
 static atomic_bool ended;
-static unsigned int slept; /* writes that fi_cq_sread() brought */
+static unsigned int slept; /* completions that fi_cq_sread() returned */
 
-/* Wait for each write in fi_cq_sread(). */
+/* Post writes one by one, and sleep in fi_cq_sread() for each completion. */
 static void *sleep_for_writes(void *arg)
 {
 	struct fi_cq_entry e;

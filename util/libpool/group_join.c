@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Join a member's adjacent writes: while some are outstanding, the next ones
- * wait, and are then sent as one. A message costs the client and the member
- * more than a copy of a few bytes.
+ * Join adjacent small writes to a member: while JOIN_WRITES are outstanding,
+ * the next ones wait, and are then copied and sent as one. The copy costs less
+ * than the messages that it saves the client and the member.
  */
 #include "config.h"
 
@@ -11,8 +11,8 @@
 
 #include "libpool/group.h"
 
-#define JOIN_POSTS 2u	 /* outstanding writes behind which others wait */
-#define JOIN_MOST  4096u /* most bytes of a joined write */
+#define JOIN_WRITES 2u	  /* outstanding writes behind which small ones wait */
+#define JOIN_MOST   4096u /* most bytes of a joined write */
 
 static bool is_small(const struct group_leg *leg)
 {
@@ -22,11 +22,11 @@ static bool is_small(const struct group_leg *leg)
 
 bool group_join_waits(const struct group_member *m, const struct group_leg *leg)
 {
-	return m->writes >= JOIN_POSTS && is_small(leg) &&
+	return m->writes >= JOIN_WRITES && is_small(leg) &&
 	       leg->op.offset == m->writes_end;
 }
 
-/* Find the bytes of adjacent writes from *leg on in the queue behind it. */
+/* Length of leg and of adjacent queued writes; writes_end becomes their end. */
 static uint64_t find_adjacent(struct group_member *m,
 			      const struct group_leg *leg)
 {
@@ -45,14 +45,14 @@ static uint64_t find_adjacent(struct group_member *m,
 	return len;
 }
 
-/* Move the leg and adjacent ones behind it into a joined write of len bytes. */
+/* Copy leg and the writes behind it, len bytes in all, into a joined write. */
 static struct rpmem_pool_op *join(struct group_member *m, struct group_leg *leg,
 				  uint64_t len)
 {
 	struct group_leg *joined = leg_new(LEG_JOINED, len);
 	uint64_t at = 0;
 
-	if (!joined) {
+	if (!joined) { /* no memory: send leg alone */
 		m->writes_end = leg->op.offset + leg->op.len;
 		return &leg->op;
 	}
@@ -106,7 +106,7 @@ void group_joined_done(struct group *g, unsigned int member,
 		leg->op.result = joined->op.result;
 		leg->op.error = joined->op.error;
 		group_done(g, member, &leg->op);
-		/* A failed write has dropped the member, and all its legs. */
+		/* The error may have dropped the member, and its legs. */
 		if (m->state == MEMBER_AWAY)
 			break;
 	}

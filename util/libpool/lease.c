@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Watches the connection that keeps an exclusive pool open at the daemon. */
+/* Watch the lease: the connection that keeps an exclusive pool open. */
 #include "config.h"
 
 #include <errno.h>
@@ -12,16 +12,16 @@
 #include "core/thread.h"
 #include "libpool/pool.h"
 
-/* Milliseconds per turn of this thread at the completion queue. */
+/* Milliseconds of one wait of this thread while the pool reconnects. */
 #define TURN_MS 10
-/* Milliseconds after which a process without a free descriptor tries again. */
+/* Milliseconds until the lease is watched again if no descriptor was free. */
 #define RETRY_MS 1000
 
 /*
- * Return when the lease is lost, or after pool_lease_wake(). Releases the lock
- * meanwhile: the pool has another lease if p->reconnects has changed. POLLRDHUP
- * without POLLIN: bytes that the daemon should not send wake nobody. Polls a
- * copy of the descriptor, because another thread may close the lease.
+ * Return when the lease is lost or pool_lease_wake() is called; after RETRY_MS
+ * without a free descriptor. The lock is released meanwhile: another thread can
+ * close the lease, so poll a copy, or replace it, which changes p->reconnects.
+ * POLLRDHUP without POLLIN: bytes that the daemon should not send wake nobody.
  */
 static void wait_for_loss(struct rpmem_pool *p)
 {
@@ -43,7 +43,7 @@ static void wait_for_loss(struct rpmem_pool *p)
 		work_lost(p, "fi_rpmemd has ended, or closed the connection");
 }
 
-/* Reconnect as a call does that needs the target, unless a call does it. */
+/* Drive each reconnection; while another thread polls, that one drives it. */
 static void *watch(void *arg)
 {
 	struct rpmem_pool *p = arg;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The event loop waits for the logs itself: before it sleeps it arms their
- * descriptors. A log without a descriptor, such as one whose target is gone, is
- * left to its thread.
+ * The event loop, not a log's thread, waits for a log's completions: before it
+ * sleeps it arms the log's descriptor with uv_poll. A log that has none now,
+ * for example because its target is away, goes back to its own thread.
  */
 #include "config.h"
 
@@ -10,10 +10,10 @@
 
 #include "libraft/backend.h"
 
-#define WAIT_MS 100  /* longest that rpmem_log_trywait() allows */
-#define TRIES	1000 /* passes of the loop before the thread gets the log */
+#define WAIT_MS 100  /* POOL_TICK_MS: trywait() gives less if work is due */
+#define TRIES	1000 /* busy passes in a row before the thread polls the log */
 
-/* Memory of a handle, which outlives its writer until it is closed. */
+/* A handle of uv, freed in closed(), which may come after its writer's end. */
 struct uvpoll {
 	uv_poll_t poll;
 	struct backend *b;
@@ -38,14 +38,14 @@ static void uvpoll_stop(struct uvpoll *uvpoll)
 	uv_close((uv_handle_t *)&uvpoll->poll, closed);
 }
 
-/* The next pass of uvpoll_arm() polls the log. */
+/* The descriptor is readable: the next uvpoll_arm() calls writer_poll(). */
 static void readable(uv_poll_t *poll, int status, int events)
 {
 	struct uvpoll *uvpoll = poll->data;
 
 	(void)status;
 	(void)events;
-	/* A log without outstanding jobs is not polled: wait no longer. */
+	/* It is not armed: the loop may not poll this log now. */
 	if (!uvpoll->w->armed)
 		uvpoll->active = uv_poll_stop(poll) != 0;
 	uvpoll->w->armed = false;
@@ -90,7 +90,7 @@ static bool uvpoll_start(struct backend *b, struct writer *w, int fd)
 	return true;
 }
 
-/* Whether the loop has to run again at once, instead of a sleep. */
+/* Poll a log until it is armed. True: the loop must not sleep yet. */
 static bool arm(struct backend *b, struct writer *w, bool *completed)
 {
 	int fd = -1, ms, ret;
