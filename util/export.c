@@ -20,7 +20,6 @@
 #include "util/exit_codes.h"
 #include "util/export.h"
 #include "util/sigbus.h"
-#include "util/machine_facts.h"
 #include "util/service.h"
 
 static int pool_exit(int ret)
@@ -140,35 +139,6 @@ int rp_exports_accept_losses(const struct rp_conf *c, char *err)
 	return 0;
 }
 
-/* Explain why the provider refused to register the pool; get the exit code. */
-static int explain_refusal(const struct rp_exports *x,
-			   const struct rp_export *e, int ret, char *err)
-{
-	struct rp_facts facts;
-	struct rp_choice choice;
-	char why[RP_WHY_LEN], obstacle[RP_WHY_LEN];
-
-	if (ret == -EADDRINUSE || ret == -EADDRNOTAVAIL)
-		return rp_err(err, RP_EXIT_NETWORK,
-			      "no free port for the data of pool '%s': %s; "
-			      "free one, or give more ports "
-			      "(FI_OFI_RPMEM_PORTS)",
-			      e->path, fi_strerror(-ret));
-	if (rp_facts_find(x->base, NULL, e->pool.data, e->pool.size, &facts,
-			  why, NULL, NULL))
-		return rp_err(err, RP_EXIT_CLASS,
-			      "pool '%s' cannot be registered: %s", e->path,
-			      why);
-	choice = rp_facts_pick(&facts, obstacle);
-	if (choice.method == RP_METHOD_REFUSED)
-		return rp_err(err, RP_EXIT_CLASS,
-			      "pool '%s' cannot be made durable: %s%s%s; %s",
-			      e->path, why, *obstacle ? "; " : "", obstacle,
-			      choice.remedy);
-	return rp_err(err, RP_EXIT_FAILED, "pool '%s' cannot be registered: %s",
-		      e->path, fi_strerror(-ret));
-}
-
 /*
  * Fill in the class and the method of the pool's commits, and why. These are
  * for people to read: programs send a QUERY to the agent.
@@ -220,7 +190,7 @@ static int export_pool(struct rp_exports *x, struct rp_export *e,
 
 	ret = rp_export_register(x, e, 0, true, &e->mr, err);
 	if (ret)
-		return explain_refusal(x, e, ret, err);
+		return rp_export_explain(x, e, ret, err);
 	if (info->src_addrlen > sizeof(offer->fi_name)) {
 		rp_err(err, 0, "the address of the domain is too long");
 		return RP_EXIT_NETWORK;

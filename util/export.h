@@ -121,6 +121,12 @@ bool rp_exports_check(struct rp_exports *x);
  * pool is marked clean. failed: mark no pool. Returns an exit code.
  */
 int rp_exports_close(struct rp_exports *x, bool failed, char *err);
+/*
+ * export_text.c: explain why the provider refused, with ret, to register the
+ * pool. Returns the exit code.
+ */
+int rp_export_explain(const struct rp_exports *x, const struct rp_export *e,
+		      int ret, char *err);
 /* Print pools, classes and methods on standard output: export_text.c. */
 void rp_exports_print(const struct rp_exports *x);
 

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The table of exported pools that fi_rpmemd prints. */
+/* What fi_rpmemd says of its pools: the table, and why one is refused. */
 #include "config.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
+#include <rdma/fi_errno.h>
+
 #include "core/method.h"
+#include "util/exit_codes.h"
 #include "util/export.h"
+#include "util/machine_facts.h"
 
 void rp_exports_print(const struct rp_exports *x)
 {
@@ -26,4 +31,32 @@ void rp_exports_print(const struct rp_exports *x)
 		       rp_size_format(o->len, size), rp_class_name(o->class),
 		       rp_method_name(o->method), o->why);
 	}
+}
+
+int rp_export_explain(const struct rp_exports *x, const struct rp_export *e,
+		      int ret, char *err)
+{
+	struct rp_facts facts;
+	struct rp_choice choice;
+	char why[RP_WHY_LEN], obstacle[RP_WHY_LEN];
+
+	if (ret == -EADDRINUSE || ret == -EADDRNOTAVAIL)
+		return rp_err(err, RP_EXIT_NETWORK,
+			      "no free port for the data of pool '%s': %s; "
+			      "free one, or give more ports "
+			      "(FI_OFI_RPMEM_PORTS)",
+			      e->path, fi_strerror(-ret));
+	if (rp_facts_find(x->base, NULL, e->pool.data, e->pool.size, &facts,
+			  why, NULL, NULL))
+		return rp_err(err, RP_EXIT_CLASS,
+			      "pool '%s' cannot be registered: %s", e->path,
+			      why);
+	choice = rp_facts_pick(&facts, obstacle);
+	if (choice.method == RP_METHOD_REFUSED)
+		return rp_err(err, RP_EXIT_CLASS,
+			      "pool '%s' cannot be made durable: %s%s%s; %s",
+			      e->path, why, *obstacle ? "; " : "", obstacle,
+			      choice.remedy);
+	return rp_err(err, RP_EXIT_FAILED, "pool '%s' cannot be registered: %s",
+		      e->path, fi_strerror(-ret));
 }

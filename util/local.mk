@@ -46,11 +46,11 @@ util_fi_rpmem_info_LDADD = util/libutil.la prov/core/libcore.la \
 noinst_LTLIBRARIES += util/libexport.la
 util_libexport_la_SOURCES = \
 	util/export.c util/export.h util/export_key.c \
-	util/export_worker.c util/export_worker.h \
+	util/export_worker.c util/export_worker.h util/export_text.c \
 	util/sigbus.c util/sigbus.h
 bin_PROGRAMS += util/fi_rpmemd
 util_fi_rpmemd_SOURCES = util/fi_rpmemd.c util/exit_codes.h \
-	util/conf.c util/conf.h util/export_text.c \
+	util/conf.c util/conf.h \
 	util/metrics.c util/metrics.h \
 	util/one_shot.c util/one_shot.h
 util_fi_rpmemd_LDADD = util/libexport.la util/libutil.la prov/core/libcore.la $(FABRIC_LIBS) \
