@@ -108,7 +108,7 @@ static ssize_t post_write(struct rp_ep *ep, const struct fi_msg_rma *msg,
 			  uint64_t flags, bool want)
 {
 	struct rp_session *s;
-	struct rp_task *t;
+	struct rp_task *t = NULL;
 	ssize_t ret;
 
 	pthread_mutex_lock(&ep->dom->lock);
@@ -134,7 +134,7 @@ ssize_t rp_rma_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
 		    uint64_t flags, rp_op_fn done, void *extra)
 {
 	struct rp_session *s;
-	struct rp_task *t;
+	struct rp_task *t = NULL;
 	ssize_t ret = begin_operation(ep, msg, flags,
 				      rp_ep_wants_cqe(ep, flags), &t, &s);
 
