@@ -422,6 +422,41 @@ Test(rpmem_log, reader_knows_visible_and_durable_positions)
 	}
 }
 
+/* A pad at the ring's end arrives before the entry at the ring's start. */
+Test(rpmem_log, pad_without_the_entry_behind_it_is_not_visible)
+{
+	static unsigned char bytes[1024];
+	const struct iovec v = {bytes, sizeof(bytes)};
+	struct rpmem_log_op op = {.entries = &v, .count = 1};
+	struct log_test *l = &one;
+	struct rpmem_log *reader;
+	struct log_io io;
+	uint64_t at;
+
+	open_one(l, 8192, RPMEM_LOG_ENTRY);
+	io = rig_io(&l->reader_port);
+	cr_assert_eq(log_open(&reader, &io, true), 0);
+	while (l->log->tail % l->log->super.ring < 8192 - 512)
+		cr_assert_eq(append_bytes(l, 200, NULL), 0);
+	at = l->log->tail;
+	cr_assert_eq(rpmem_log_trim(l->log, at), 0);
+	cr_assert_eq(rpmem_log_submit(l->log, &op), 0, "%s", rpmem_log_error());
+	for (unsigned int i = 0; i < l->rig.nops; i++) {
+		const struct rpmem_pool_op *w = l->rig.ops[i].op;
+
+		if (w->offset == LOG_RING_AT + at % l->log->super.ring)
+			memcpy(l->rig.visible + w->offset, w->buf, w->len);
+	}
+	cr_assert_eq(query(reader).visible, at);
+	place_writes(l);
+	cr_assert_eq(query(reader).visible, l->log->tail);
+	while (rpmem_log_poll(l->log, &(struct rpmem_log_op *){NULL}, 1, -1) !=
+	       1)
+		;
+	rpmem_log_close(reader);
+	close_one(l);
+}
+
 Test(rpmem_log, poll_publishes_without_waiting)
 {
 	struct log_test *l = &one;

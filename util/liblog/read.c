@@ -116,7 +116,7 @@ int log_find_visible(struct rpmem_log *log)
 	/* A writer that goes on has at most this when the call begins. */
 	const uint64_t most =
 		log->super.mark + LOG_MARK_BYTES + 2ull * LOG_WINDOW;
-	uint64_t at = log->durable;
+	uint64_t at = log->durable, end;
 	const unsigned char *data;
 	struct log_entry e = {0};
 	bool fresh = false;
@@ -124,6 +124,7 @@ int log_find_visible(struct rpmem_log *log)
 
 	if (log->visible_epoch == epoch && log->visible > at)
 		at = log->visible;
+	end = at;
 	while (at < most) {
 		ret = log_read_entry(log, at, fresh, &e, &data);
 		if (ret < 0)
@@ -139,7 +140,11 @@ int log_find_visible(struct rpmem_log *log)
 		if (e.durable > log->durable)
 			log->durable = e.durable;
 		at = e.next;
+		/* A pad is no entry: the one behind it may be missing. */
+		if (!e.pad)
+			end = at;
 	}
+	at = end;
 	/* A next writer, whose superblock was read meanwhile, drops entries. */
 	if (log->super.epoch != epoch || at < log->durable)
 		at = log->durable;
