@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What fi_rpmemd says of its pools: the table, and why one is refused. */
+/* Texts of fi_rpmemd: the table of pools, and why one cannot be registered. */
 #include "config.h"
 
 #include <errno.h>
