@@ -13,6 +13,7 @@
  * may be executed or not. The environment variables RAFT_KV_ELECTION (ms) and
  * RAFT_KV_SNAPSHOT (entries) make a test shorter.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -354,6 +355,8 @@ int main(int argc, char **argv)
 
 	if (argc < 5 || atoi(argv[1]) < 1 || atoi(argv[1]) > argc - 4)
 		fail("usage", "raft_kv ID STORAGE PORT ADDRESS...");
+	/* Without this, a write to a server that has died ends this one. */
+	signal(SIGPIPE, SIG_IGN);
 	uv_loop_init(&loop);
 	start(argv, &io, &fsm);
 	uv_ip4_addr("127.0.0.1", atoi(argv[3]), &addr);

@@ -21,7 +21,7 @@ if ! echo | ${CC:-cc} -x c++ -fsyntax-only - 2>/dev/null; then
 else
 	# shellcheck disable=SC2086 # flags are lists
 	${CC:-cc} ${CFLAGS:-} -Wall -Wextra -Werror -I"$src/include" -o pool_cxx \
-		-x c++ pool.c -x none -L../util/.libs -lrpmem_pool ||
+		-fno-exceptions -x c++ pool.c -x none -L../util/.libs -lrpmem_pool ||
 		fail "pool.c as a program in C++"
 	programs="$programs pool_cxx"
 fi

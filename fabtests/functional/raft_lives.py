@@ -87,6 +87,24 @@ class Cluster:
         proc.kill()
         proc.wait()
 
+    def end_follower(self):
+        """End a server, to which the leader writes before it reads the end."""
+        clients = [Client(self, n, "unseen") for n in range(4)]
+        for c in clients:
+            c.ask("get unseen")
+        leader = clients[-1].leader
+        victim = 1 + leader % 3
+        proc = self.procs[f"server{leader}"]
+        proc.send_signal(signal.SIGSTOP)
+        for c in clients:
+            if c.sock:
+                c.sock.sendall(b"put unseen 1\n")
+        self.end(f"server{victim}")
+        proc.send_signal(signal.SIGCONT)
+        for c in clients:
+            c.hang_up()
+        return victim
+
     def end_all(self):
         for name in list(self.procs):
             self.end(name)
@@ -201,10 +219,13 @@ class Client(threading.Thread):
                 self.step(key, f"{self.number}-{n}")
 
 
-def await_acks(clients, some):
+def await_acks(cluster, clients, some):
     want = sum(c.acked for c in clients) + some
     end = time.monotonic() + WAIT
     while sum(c.acked for c in clients) < want:
+        for name, proc in cluster.procs.items():
+            if proc.poll() is not None:
+                sys.exit(f"FAIL: {name} ended with {proc.returncode}")
         if time.monotonic() > end:
             sys.exit("FAIL: the servers commit nothing")
         time.sleep(0.01)
@@ -215,19 +236,20 @@ def lives(cluster, clients, kills, choice):
     counts = dict.fromkeys(("leader", "follower", "all"), 0)
     for n in range(kills):
         cluster.epoch = n
-        await_acks(clients, 20 + choice.randrange(100))
+        await_acks(cluster, clients, 20 + choice.randrange(100))
         what = ("leader", "follower", "leader", "all")[n % 4]
         counts[what] += 1
-        leader = clients[0].leader
-        victim = leader if what == "leader" else 1 + leader % 3
+        victim = clients[0].leader
         if what == "all":
             cluster.power_cut()
+        elif what == "follower":
+            victim = cluster.end_follower()
         else:
             cluster.end(f"server{victim}")
-        await_acks(clients, 20 + choice.randrange(100))
+        await_acks(cluster, clients, 20 + choice.randrange(100))
         if what != "all":
             cluster.start_servers(victim)
-    await_acks(clients, 50)
+    await_acks(cluster, clients, 50)
     return counts
 
 
@@ -269,6 +291,7 @@ def main():
     seed = os.environ.get("RP_SEED") or str(random.randrange(1 << 32))
     if linearizability.self_test():
         sys.exit("FAIL: the checker of histories is wrong")
+    print(f"RP_SEED={seed}", flush=True)
     cluster = Cluster(program, rpmemd, shadow, int(port), seed)
     try:
         cluster.start_daemons(create=True)
