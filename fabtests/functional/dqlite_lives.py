@@ -158,7 +158,7 @@ def lives(cluster, clients, kills, choice):
     kinds = ("leader", "daemon", "all", "follower")
     counts = dict.fromkeys(kinds, 0)
     for n in range(kills):
-        await_acks(clients, 10 + choice.randrange(60))
+        await_acks(cluster, clients, 10 + choice.randrange(60))
         kind = kinds[n % len(kinds)]
         counts[kind] += 1
         leader = clients[0].leader
@@ -169,9 +169,9 @@ def lives(cluster, clients, kills, choice):
             cluster.restart_daemon(1 + choice.randrange(3))
         else:
             cluster.end(f"server{victim}")
-            await_acks(clients, 10 + choice.randrange(60))
+            await_acks(cluster, clients, 10 + choice.randrange(60))
             cluster.start_servers(victim)
-    await_acks(clients, 20)
+    await_acks(cluster, clients, 20)
     return counts
 
 
