@@ -6,8 +6,8 @@ usage: raft_lives.py PROGRAM FI_RPMEMD SHADOW KILLS PORT
 
 Clients write and read while SIGKILL ends the leader, a follower, or all with
 their daemons, whose pools then keep what msync had covered, and a random part
-of the other pages. At the end
-each acknowledged write is there, and the reads of all clients are
+of the other pages. The daemon of the leader is stopped, too: another server
+leads until it goes on. At the end each acknowledged write is there, and the reads of all clients are
 linearizable. Then the daemons of two servers are stopped: no acknowledged
 write may be lost when all servers end, and the leader stays away. RP_SEED
 repeats the choices.
@@ -28,6 +28,7 @@ import linearizability
 SERVERS = (1, 2, 3)
 PAGE = 4096
 WAIT = 60  # seconds after which a step counts as hung
+REPLY = 3  # seconds after which a client asks another server
 
 
 class Cluster:
@@ -104,6 +105,16 @@ class Cluster:
         for c in clients:
             c.hang_up()
         return victim
+
+    def stop_disk(self, clients):
+        """Stop the daemon of the leader: other servers go on without it."""
+        asking = Client(self, 0, "disk")
+        asking.ask("get disk")
+        asking.hang_up()
+        daemon = self.procs[f"daemon{asking.leader}"]
+        daemon.send_signal(signal.SIGSTOP)
+        await_acks(self, clients, 50)
+        daemon.send_signal(signal.SIGCONT)
 
     def end_all(self):
         for name in list(self.procs):
@@ -191,8 +202,10 @@ class Client(threading.Thread):
 
     def step(self, key, value=None):
         text = f"put {key} {value}" if value else f"get {key}"
-        call, reply = self.ask(text)
+        call, reply = self.ask(text, REPLY)
         known = reply.startswith(("ok", "none"))
+        if not reply:
+            self.leader = 1 + self.leader % 3
         ret = time.monotonic() if known else math.inf
         if not value and reply.startswith("ok"):
             read = reply.split()[1]
@@ -233,21 +246,25 @@ def await_acks(cluster, clients, some):
 
 def lives(cluster, clients, kills, choice):
     """Send SIGKILL after a seeded number of acknowledged operations."""
-    counts = dict.fromkeys(("leader", "follower", "all"), 0)
+    kinds = ("leader", "follower", "disk", "all")
+    counts = dict.fromkeys(kinds, 0)
     for n in range(kills):
         cluster.epoch = n
         await_acks(cluster, clients, 20 + choice.randrange(100))
-        what = ("leader", "follower", "leader", "all")[n % 4]
+        what = kinds[n % 4]
         counts[what] += 1
-        victim = clients[0].leader
+        victim = None
         if what == "all":
             cluster.power_cut()
+        elif what == "disk":
+            cluster.stop_disk(clients)
         elif what == "follower":
             victim = cluster.end_follower()
         else:
+            victim = clients[0].leader
             cluster.end(f"server{victim}")
         await_acks(cluster, clients, 20 + choice.randrange(100))
-        if what != "all":
+        if victim:
             cluster.start_servers(victim)
     await_acks(cluster, clients, 50)
     return counts

@@ -23,8 +23,11 @@ static uv_loop_t loop;
 static struct raft_io io;
 static struct peer leader;
 static struct wire_head sent; /* header of the last reply */
-static unsigned int acked;    /* appends that are acknowledged to libraft */
-struct raft_entry *taken[8];  /* entries of libraft, which frees them later */
+static struct raft_append_entries_result sent_result;
+static unsigned int results; /* results of followers that came through */
+static bool time_is_new;     /* the loop has read its clock again */
+static unsigned int acked;   /* appends that are acknowledged to libraft */
+struct raft_entry *taken[8]; /* entries of libraft, which frees them later */
 static unsigned int ntaken;
 
 /* --- the parts of the library that need a network --- */
@@ -42,7 +45,11 @@ struct peer *net_peer(struct backend *b, raft_id id, const char *address)
 
 void net_send(struct peer *p, struct frame *f)
 {
+	struct raft_message m = {.type = RAFT_IO_APPEND_ENTRIES_RESULT};
+
 	cr_assert_not(wire_head_get(&sent, f->bytes));
+	cr_assert_not(wire_decode(&m, f->bytes + WIRE_HEAD, sent.len));
+	sent_result = m.append_entries_result;
 	free(f);
 }
 
@@ -68,6 +75,12 @@ void ring_send(struct peer *p, unsigned char *message, size_t len,
 void ring_result(struct peer *p, const struct wire_head *h,
 		 struct raft_message *m)
 {
+	results++;
+}
+
+void uv_update_time(uv_loop_t *of)
+{
+	time_is_new = true;
 }
 
 void ring_hello(struct peer *p, const struct wire_head *h,
@@ -160,7 +173,9 @@ static void receive(uint64_t seq, bool ring, uint64_t lsn, unsigned int n)
 /* The follower replies that it has the leader's entries. */
 static void reply(uint64_t kept, uint64_t lsn)
 {
-	struct raft_message m = {.type = RAFT_IO_APPEND_ENTRIES_RESULT};
+	struct raft_message m = {.type = RAFT_IO_APPEND_ENTRIES_RESULT,
+				 .server_id = 2,
+				 .server_address = "h"};
 	struct raft_io_send req;
 
 	cr_assert_not(io.send(&io, &req, &m, NULL));
@@ -249,6 +264,130 @@ Test(raft_io, entries_of_a_former_process_are_not_reported_to_the_next_one)
 	reply(0, 0);
 	flush(b);
 	reply(1, 5);
+}
+
+/* The number of the last entry that the follower's result reports. */
+static raft_index report(raft_index stored, raft_index rejected)
+{
+	const struct raft_message m = {
+		.type = RAFT_IO_APPEND_ENTRIES_RESULT,
+		.server_id = 2,
+		.server_address = "h",
+		.append_entries_result = {.term = 1,
+					  .rejected = rejected,
+					  .last_log_index = stored}};
+	struct raft_io_send req;
+
+	cr_assert_not(io.send(&io, &req, &m, NULL));
+	return sent_result.last_log_index;
+}
+
+/* A message of the leader without a ring, which the follower does not reply to.
+ */
+static void receive_message(struct raft_message *m)
+{
+	unsigned char bytes[256];
+	const struct wire_head h = {.len = (uint32_t)wire_size(m),
+				    .type = (unsigned short)m->type};
+
+	cr_assert_leq(h.len, sizeof(bytes));
+	wire_encode(m, bytes);
+	backend_received(&leader, &h, bytes);
+}
+
+/* The leader would count entries of a former leader as copies of its own. */
+Test(raft_io, a_result_reports_no_entry_that_the_leader_did_not_send)
+{
+	struct raft_message heartbeat = {
+		.type = RAFT_IO_APPEND_ENTRIES,
+		.append_entries = {.term = 1, .prev_log_index = 5}};
+
+	start();
+	receive_message(&heartbeat);
+	cr_assert_eq(report(7, 0), 5);
+	cr_assert_eq(report(4, 0), 4);
+	cr_assert_eq(report(7, 9), 7, "the leader begins again from there");
+	receive(1, true, 10, 2);
+	cr_assert_eq(report(7, 0), 2);
+}
+
+/* libraft sends the result of a late append when it knows no leader any more.
+ */
+Test(raft_io, a_message_without_an_address_is_refused)
+{
+	const struct raft_message m = {.type = RAFT_IO_APPEND_ENTRIES_RESULT};
+	struct raft_io_send req;
+
+	start();
+	cr_assert_eq(io.send(&io, &req, &m, NULL), RAFT_NOCONNECTION);
+}
+
+/* libraft measures its election timeout from then on. */
+Test(raft_io, the_time_is_read_again_when_a_term_or_vote_is_durable)
+{
+	start();
+	time_is_new = false;
+	cr_assert_not(io.set_term(&io, 2));
+	cr_assert(time_is_new);
+	time_is_new = false;
+	cr_assert_not(io.set_vote(&io, 1));
+	cr_assert(time_is_new);
+}
+
+static int appended; /* the result of the last append; 1: none yet */
+
+static void append_ended(struct raft_io_append *req, int status)
+{
+	appended = status;
+}
+
+static void result_of_follower(void)
+{
+	struct raft_message m = {.type = RAFT_IO_APPEND_ENTRIES_RESULT};
+
+	receive_message(&m);
+}
+
+/* libraft would lead, and commit nothing, as long as followers reply. */
+Test(raft_io, a_leader_with_a_stalled_log_gets_no_results)
+{
+	struct backend *b = start();
+	const struct raft_entry e = {.term = 1, .type = RAFT_COMMAND};
+	struct raft_io_append req;
+
+	result_of_follower();
+	cr_assert_eq(results, 1);
+	appended = 1;
+	cr_assert_not(io.append(&io, &req, &e, 1, append_ended));
+	result_of_follower();
+	cr_assert_eq(results, 2);
+	TAILQ_FIRST(&b->appends)->since -= 3000;
+	result_of_follower();
+	cr_assert_eq(results, 2);
+	while (!TAILQ_FIRST(&b->appends)->done)
+		writer_reap(&b->store.w);
+	result_of_follower();
+	cr_assert_eq(appended, 0);
+	result_of_follower();
+	cr_assert_eq(results, 4);
+}
+
+/* The next entry would have the number of the one that failed. */
+Test(raft_io, a_leader_appends_nothing_behind_a_failed_append)
+{
+	struct backend *b = start();
+	const struct raft_entry e = {.term = 1, .type = RAFT_COMMAND};
+	struct raft_io_append req;
+
+	rig.fail_once = -EIO;
+	cr_assert_not(io.append(&io, &req, &e, 1, append_ended));
+	while (!TAILQ_FIRST(&b->appends)->done)
+		writer_reap(&b->store.w);
+	result_of_follower();
+	cr_assert_eq(results, 0);
+	cr_assert_eq(io.append(&io, &req, &e, 1, append_ended), RAFT_IOERR);
+	cr_assert(strstr(io.errmsg, "start this server again"), "%s",
+		  io.errmsg);
 }
 
 static unsigned int puts_done;

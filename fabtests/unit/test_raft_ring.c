@@ -12,7 +12,7 @@
 #include "libraft/backend.h"
 
 static struct jobs outstanding = TAILQ_HEAD_INITIALIZER(outstanding);
-static unsigned int delivered, opened, stopped;
+static unsigned int delivered, contacts, opened, stopped;
 static bool has_ended, ends_later;
 static uint64_t now, lsn;
 static struct backend b;
@@ -34,7 +34,10 @@ void backend_wake(void *arg)
 
 void backend_deliver(struct peer *p, struct raft_message *m)
 {
-	delivered++;
+	if (m->append_entries_result.last_log_index)
+		delivered++;
+	else
+		contacts++;
 }
 
 void writer_init(struct writer *w)
@@ -143,7 +146,8 @@ static void complete_oldest_message(int result)
 static void reply(uint64_t seq, uint64_t kept)
 {
 	const struct wire_head h = {.seq = seq, .kept = kept};
-	struct raft_message m = {.type = RAFT_IO_APPEND_ENTRIES_RESULT};
+	struct raft_message m = {.type = RAFT_IO_APPEND_ENTRIES_RESULT,
+				 .append_entries_result.last_log_index = 1};
 
 	ring_result(&peer, &h, &m);
 	ring_reap(&peer);
@@ -181,6 +185,27 @@ Test(raft_ring, a_reply_counts_when_the_followers_log_has_its_message)
 	complete_oldest_message(0);
 	cr_assert_eq(delivered, 1);
 	complete_oldest_message(0);
+	cr_assert_eq(delivered, 2);
+	end();
+}
+
+/* A leader that hears nothing for an election timeout steps down. */
+Test(raft_ring, a_reply_that_waits_is_a_contact_that_reports_nothing)
+{
+	const struct wire_head h = {.seq = 1};
+	struct raft_message no = {
+		.type = RAFT_IO_APPEND_ENTRIES_RESULT,
+		.append_entries_result = {.rejected = 1, .last_log_index = 1}};
+
+	start();
+	send_entries();
+	reply(1, 0);
+	cr_assert_eq(contacts, 1);
+	cr_assert_eq(delivered, 0);
+	ring_result(&peer, &h, &no);
+	cr_assert_eq(delivered, 1, "a refusal reports nothing as durable");
+	complete_oldest_message(0);
+	cr_assert_eq(contacts, 1);
 	cr_assert_eq(delivered, 2);
 	end();
 }

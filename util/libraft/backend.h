@@ -73,7 +73,8 @@ struct peer {
 	unsigned int nwaiting;
 	struct ring ring;
 	/* this server as a follower of the peer; as in struct wire_head */
-	uint64_t boot; /* random number of the peer's process */
+	uint64_t boot;	   /* random number of the peer's process */
+	raft_index covers; /* last entry that its newest message says it has */
 	uint64_t seen, seen_lsn, kept, kept_lsn;
 };
 
@@ -99,6 +100,7 @@ struct append {
 	struct job job;
 	TAILQ_ENTRY(append) link;
 	struct raft_io_append *req;
+	uint64_t since; /* time of the loop, in ms */
 	bool done;
 	int status;
 };

@@ -11,6 +11,7 @@
 #include "libraft/backend.h"
 
 #define PENDING_MOST (64ul * 1024) /* most entry bytes not in the log yet */
+#define STALL_MS     2000 /* a leader whose own append takes longer steps down */
 
 static struct backend *of(const struct raft_io *io)
 {
@@ -174,6 +175,19 @@ void backend_deliver(struct peer *p, struct raft_message *m)
 	p->b->recv(p->b->io, m);
 }
 
+/*
+ * Whether an append of this server has failed, or takes too long. libraft
+ * commits nothing that the leader's own log lacks, and goes on leading: it
+ * steps down when no results arrive.
+ */
+static bool is_stalled(const struct backend *b)
+{
+	const struct append *a = TAILQ_FIRST(&b->appends);
+
+	return b->store.lost ||
+	       (a && !a->done && uv_now(b->loop) - a->since > STALL_MS);
+}
+
 void backend_received(struct peer *p, const struct wire_head *h,
 		      const unsigned char *message)
 {
@@ -183,10 +197,16 @@ void backend_received(struct peer *p, const struct wire_head *h,
 	if (wire_decode(&m, message, h->len))
 		return;
 	if (m.type == RAFT_IO_APPEND_ENTRIES_RESULT) {
-		ring_result(p, h, &m);
+		if (!is_stalled(b))
+			ring_result(p, h, &m);
 		run_callbacks(b);
 		return;
 	}
+	if (m.type == RAFT_IO_APPEND_ENTRIES)
+		p->covers = m.append_entries.prev_log_index +
+			    m.append_entries.n_entries;
+	if (m.type == RAFT_IO_INSTALL_SNAPSHOT)
+		p->covers = m.install_snapshot.last_index;
 	if (m.type == RAFT_IO_APPEND_ENTRIES && h->seq > p->seen) {
 		p->seen = h->seq;
 		if (h->ring) {
@@ -414,27 +434,55 @@ static int io_recover(struct raft_io *io, const struct raft_configuration *conf)
 	return append_configuration(&b->store, b->store.term, conf);
 }
 
+/* libraft starts timers behind this: their time is not the loop's old one. */
+static int set_term_and_vote(struct backend *b, raft_term term, raft_id vote)
+{
+	const int ret = store_term(&b->store, term, vote);
+
+	uv_update_time(b->loop);
+	return ret;
+}
+
 static int io_set_term(struct raft_io *io, raft_term term)
 {
-	return store_term(&of(io)->store, term, 0);
+	return set_term_and_vote(of(io), term, 0);
 }
 
 static int io_set_vote(struct raft_io *io, raft_id id)
 {
-	struct store *st = &of(io)->store;
+	return set_term_and_vote(of(io), of(io)->store.term, id);
+}
 
-	return store_term(st, st->term, id);
+/*
+ * libraft's result counts entries of former leaders behind those that the
+ * leader has sent, and the leader takes them for its own.
+ */
+static struct raft_message without_leftovers(const struct peer *p,
+					     const struct raft_message *m)
+{
+	struct raft_message mine = *m;
+	struct raft_append_entries_result *r = &mine.append_entries_result;
+
+	if (m->type == RAFT_IO_APPEND_ENTRIES_RESULT && !r->rejected &&
+	    r->last_log_index > p->covers)
+		r->last_log_index = p->covers;
+	return mine;
 }
 
 static int io_send(struct raft_io *io, struct raft_io_send *req,
 		   const struct raft_message *m, raft_io_send_cb cb)
 {
 	struct backend *b = of(io);
-	struct peer *p = net_peer(b, m->server_id, m->server_address);
 	const size_t len = wire_size(m);
 	struct wire_head h = {.len = (uint32_t)len, .type = m->type};
+	struct raft_message mine;
 	struct frame *f;
+	struct peer *p;
 
+	/* A result of an append to a leader that is not known any more. */
+	if (!m->server_address)
+		return RAFT_NOCONNECTION;
+	p = net_peer(b, m->server_id, m->server_address);
 	if (len > WIRE_MAX)
 		return RAFT_TOOBIG;
 	f = p ? malloc(sizeof(*f) + WIRE_HEAD + len) : NULL;
@@ -444,7 +492,8 @@ static int io_send(struct raft_io *io, struct raft_io_send *req,
 	req->cb = cb;
 	f->req = cb ? req : NULL; /* raft_transfer() has no callback */
 	f->len = WIRE_HEAD + len;
-	wire_encode(m, f->bytes + WIRE_HEAD);
+	mine = without_leftovers(p, m);
+	wire_encode(&mine, f->bytes + WIRE_HEAD);
 	if (m->type == RAFT_IO_APPEND_ENTRIES)
 		ring_send(p, f->bytes + WIRE_HEAD, len,
 			  m->append_entries.n_entries, &h);
@@ -466,9 +515,12 @@ static int io_send(struct raft_io *io, struct raft_io_send *req,
 static void append_done(struct job *job, int result)
 {
 	struct append *a = (struct append *)job;
+	struct store *st = job->arg;
 
 	a->done = true;
 	a->status = raft_code(result);
+	if (result)
+		st->lost = a->status;
 }
 
 /* Keep entries of a message pending that its leader has put in the ring. */
@@ -503,7 +555,9 @@ static int io_append(struct raft_io *io, struct raft_io_append *req,
 		return RAFT_NOMEM;
 	req->cb = cb;
 	a->req = req;
+	a->since = uv_now(b->loop);
 	a->job.done = append_done;
+	a->job.arg = &b->store;
 	a->done = b->ring_peer;
 	ret = a->done ? pend(b, entries, n)
 		      : store_append(&b->store, entries, n, &a->job);

@@ -86,7 +86,9 @@ static void write_frame(struct peer *p, struct frame *f)
 	}
 	if (n > 0)
 		buf = uv_buf_init(buf.base + n, (unsigned int)(f->len - n));
-	if (uv_write(&f->write, p->stream, &buf, 1, frame_write_done)) {
+	/* A second write to a connection that was reset raises SIGPIPE. */
+	if ((n < 0 && n != UV_EAGAIN) ||
+	    uv_write(&f->write, p->stream, &buf, 1, frame_write_done)) {
 		finish(p, f, RAFT_IOERR);
 		out_down(p);
 	}
@@ -273,7 +275,7 @@ static void hello(struct incoming *in, const struct wire_head *h,
 	struct peer *p = in->peer;
 
 	if (h->seq != p->boot)
-		p->seen = p->seen_lsn = p->kept = p->kept_lsn = 0;
+		p->covers = p->seen = p->seen_lsn = p->kept = p->kept_lsn = 0;
 	p->boot = h->seq;
 	ring_hello(p, h, message);
 }

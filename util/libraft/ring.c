@@ -151,6 +151,7 @@ void ring_result(struct peer *p, const struct wire_head *h,
 		 struct raft_message *m)
 {
 	struct ring *r = &p->ring;
+	struct raft_message contact;
 	struct deferred *d;
 
 	trim(r, h);
@@ -158,10 +159,16 @@ void ring_result(struct peer *p, const struct wire_head *h,
 		writer_end(&r->w);
 		r->state = RING_CLOSING;
 	}
-	if (h->seq <= r->acked || h->kept >= h->seq) {
+	if (h->seq <= r->acked || h->kept >= h->seq ||
+	    m->append_entries_result.rejected) {
 		backend_deliver(p, m);
 		return;
 	}
+	/* The leader has been in contact with the follower: it goes on leading.
+	 */
+	contact = *m;
+	contact.append_entries_result.last_log_index = 0;
+	backend_deliver(p, &contact);
 	d = r->state == RING_OPEN ? malloc(sizeof(*d)) : NULL;
 	if (!d) /* the next result repeats this one */
 		return;

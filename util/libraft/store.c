@@ -188,12 +188,24 @@ int store_submit(struct store *st, struct iovec *iov, unsigned int n,
 	return ret ? store_error(st, ret, "append") : 0;
 }
 
+/* Append nothing behind an append that has failed: the log would have a gap. */
+static int check_lost(const struct store *st)
+{
+	if (st->lost)
+		snprintf(st->errmsg, RAFT_ERRMSG_BUF_SIZE,
+			 "append: an earlier one has failed; start this server "
+			 "again when its pool can be written");
+	return st->lost;
+}
+
 int store_append(struct store *st, const struct raft_entry *entries,
 		 unsigned int n, struct job *job)
 {
 	struct iovec *iov = calloc(n, sizeof(*iov));
-	int ret = iov ? store_flush(st) : RAFT_NOMEM;
+	int ret = check_lost(st);
 
+	if (!ret)
+		ret = iov ? store_flush(st) : RAFT_NOMEM;
 	for (unsigned int i = 0; !ret && i < n; i++) {
 		iov[i].iov_base = entry_record(&entries[i], st->next + i);
 		iov[i].iov_len = RECORD_HEAD + entries[i].buf.len;
@@ -217,12 +229,8 @@ int store_pend(struct store *st, const struct raft_entry *entries,
 	size_t room = st->pending_room;
 	struct pending *pending = st->pending;
 
-	if (st->lost) {
-		snprintf(st->errmsg, RAFT_ERRMSG_BUF_SIZE,
-			 "append: an earlier one has failed; start this server "
-			 "again when its pool can be written");
+	if (check_lost(st))
 		return st->lost;
-	}
 	if (reserve(st, n))
 		return RAFT_NOMEM;
 

@@ -45,7 +45,7 @@ struct store {
 	size_t npending, pending_room, pending_bytes;
 	struct origin origin;
 	unsigned int flushing; /* outstanding flushes of pending entries */
-	int lost; /* RAFT_ code: a flush failed, entries of a ring are lost */
+	int lost; /* RAFT_ code: an append or flush failed, entries are lost */
 	/* NULL, or called when entries up to an origin are durable. */
 	void (*flushed)(const struct origin *origin);
 	uint64_t number; /* number of the last snapshot */
@@ -79,7 +79,7 @@ int store_claim(struct store *st, const char *where, raft_id server,
 int store_term(struct store *st, raft_term term, raft_id vote);
 /*
  * Append entries. The store owns the job until it calls job->done(): with 0
- * when the entries are durable, or with an error.
+ * when the entries are durable, or with an error, after which all appends fail.
  */
 int store_append(struct store *st, const struct raft_entry *entries,
 		 unsigned int n, struct job *job);
