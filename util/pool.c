@@ -308,6 +308,29 @@ static int pool_check_size(const char *path, uint64_t st_size,
 }
 
 /*
+ * Open the file again. Each file description gets one report of a failed
+ * write-back, and a sync of the pool's own one, which its mapping belongs to,
+ * would take the report that a commit in another part of the pool must see.
+ */
+static int open_again(int pool_fd)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", pool_fd);
+	return open(path, O_RDWR | O_CLOEXEC);
+}
+
+static int sync_file(int pool_fd)
+{
+	const int fd = open_again(pool_fd);
+	const int ret = fd < 0 || fsync(fd) ? -errno : 0;
+
+	if (fd >= 0)
+		close(fd);
+	return ret;
+}
+
+/*
  * Allocate bytes of the file. Check the room first: a failed allocation would
  * fill the disk. *room: bytes that the file system has; bytes with blocks,
  * `present`, need none.
@@ -325,7 +348,7 @@ static int allocate(int fd, uint64_t at, uint64_t len, uint64_t present,
 			return -ENOSPC;
 	}
 	ret = -posix_fallocate(fd, (off_t)at, (off_t)len);
-	return !ret && fsync(fd) ? -errno : ret;
+	return ret ? ret : sync_file(fd);
 }
 
 /*
@@ -379,20 +402,15 @@ static int pool_map(struct rp_pool *p, char *err)
 }
 
 /*
- * Write back a range of the file by a file description and mapping of its own.
- * Each description gets one report of a failed write-back, and msync() of
- * p->map would take the one that commits in other parts of the pool must see.
- * It is open for writing: msync() skips mappings of files open for reading
- * only.
+ * Write back a range of the file. The mapping is of a file that is open for
+ * writing: msync() skips those of files open for reading only.
  */
 static int pool_sync(int pool_fd, off_t at, size_t len)
 {
-	char path[32];
+	const int fd = open_again(pool_fd);
 	void *map;
-	int fd, ret;
+	int ret;
 
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", pool_fd);
-	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
 	map = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, at);
@@ -446,6 +464,15 @@ static int accept_loss(struct header *h, const struct rp_shutdowns *now,
 	return 0;
 }
 
+static void close_files(struct rp_pool *p)
+{
+	if (p->close_fd >= 0)
+		close(p->close_fd);
+	close(p->fd); /* close() releases the lock */
+	memset(p, 0, sizeof(*p));
+	p->fd = p->close_fd = -1;
+}
+
 /* lost: NULL: fail if bytes were lost; else accept that, and set *lost. */
 static int pool_open(const char *path, struct rp_pool *p, bool *lost, char *err)
 {
@@ -454,6 +481,7 @@ static int pool_open(const char *path, struct rp_pool *p, bool *lost, char *err)
 	int ret;
 
 	memset(p, 0, sizeof(*p));
+	p->close_fd = -1;
 	p->fd = open(path, O_RDWR | O_CLOEXEC);
 	if (p->fd < 0 && errno == ENOENT)
 		return rp_err(err, -ENOENT,
@@ -478,7 +506,9 @@ static int pool_open(const char *path, struct rp_pool *p, bool *lost, char *err)
 			     strerror(errno));
 		goto close_fd;
 	}
-	ret = header_read(p->fd, path, (uint64_t)st.st_size, &h, err);
+	ret = drop_cache(p->fd, path, err);
+	if (!ret)
+		ret = header_read(p->fd, path, (uint64_t)st.st_size, &h, err);
 	if (!ret)
 		ret = pool_check_size(path, (uint64_t)st.st_size, &h, err);
 	if (!ret)
@@ -496,6 +526,12 @@ static int pool_open(const char *path, struct rp_pool *p, bool *lost, char *err)
 		ret = drop_cache(p->fd, path, err);
 	if (ret)
 		goto close_fd;
+	p->close_fd = open_again(p->fd);
+	if (p->close_fd < 0) {
+		ret = rp_err(err, -errno, "pool '%s' cannot be opened: %s",
+			     path, strerror(errno));
+		goto close_fd;
+	}
 	p->path = strdup(path);
 	if (!p->path) {
 		ret = rp_err(err, -ENOMEM, "out of memory");
@@ -525,9 +561,7 @@ unmap:
 free_path:
 	free(p->path);
 close_fd:
-	close(p->fd);
-	memset(p, 0, sizeof(*p));
-	p->fd = -1;
+	close_files(p);
 	return ret;
 }
 
@@ -716,9 +750,7 @@ void rp_pool_abandon(struct rp_pool *p)
 		return;
 	munmap(p->map, p->map_len);
 	free(p->path);
-	close(p->fd); /* close() releases the lock */
-	memset(p, 0, sizeof(*p));
-	p->fd = -1;
+	close_files(p);
 }
 
 int rp_pool_close_clean(struct rp_pool *p, char *err)
@@ -728,7 +760,7 @@ int rp_pool_close_clean(struct rp_pool *p, char *err)
 	if (RP_FAULT("slow-close"))
 		rp_fault_sleep();
 	/* A clean pool has all its bytes on disk, committed or not. */
-	if (fdatasync(p->fd))
+	if (fdatasync(p->close_fd))
 		ret = rp_err(err, -errno,
 			     "pool '%s': writing back: %s; what was "
 			     "acknowledged before is durable, the rest may be "

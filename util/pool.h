@@ -53,6 +53,11 @@ static inline uint64_t rp_pool_round(uint64_t size)
 
 struct rp_pool {
 	int fd; /* open file, which holds the lock */
+	/*
+	 * Another description of the file. Only the close syncs it: it reports
+	 * each write-back that has failed since the pool was opened.
+	 */
+	int close_fd;
 	char *path;
 	uint8_t uuid[16];
 	void *map; /* mapping of the whole file */

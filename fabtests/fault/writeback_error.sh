@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# A disk that fails late: a loop device on a tmpfs that is too small, mounted in
-# a separate namespace. Needs root, mkfs.ext4 and loop devices; else the test is
+# A disk that fails late, below two regions of a file and below a pool: a loop
+# device on a tmpfs that is too small, mounted in a separate namespace. Needs root, mkfs.ext4 and loop devices; else the test is
 # skipped.
 set -u
 if [ -z "${RP_IN_NAMESPACE:-}" ]; then
@@ -19,4 +19,11 @@ mkfs.ext4 -q -E lazy_itable_init=0,nodiscard -O ^has_journal "$dir/disk" ||
 	exit 99
 mount -o loop "$dir/disk" "$dir/m" || { echo "SKIP: no loop devices"; exit 77; }
 fallocate -l 16M "$dir/m/pool" && sync -f "$dir/m/pool" || exit 99
-fabtests/fault/writeback_error "$dir/m/pool"
+fabtests/fault/writeback_error "$dir/m/pool" || exit
+rm "$dir/m/pool" && umount "$dir/m" || exit 99
+# The same disk is empty again: its blocks take no room of the tmpfs.
+rm "$dir/disk" && truncate -s 64M "$dir/disk" || exit 99
+mkfs.ext4 -q -E lazy_itable_init=0,nodiscard -O ^has_journal "$dir/disk" ||
+	exit 99
+mount -o loop "$dir/disk" "$dir/m" || exit 99
+fabtests/fault/writeback_error --pool "$dir/m/pool"

@@ -384,7 +384,8 @@ fabtests_unit_test_watch_LDFLAGS = -Wl,--wrap=statx,--wrap=strdup,--wrap=realpat
 unit_tests += fabtests/unit/test_pool
 fabtests_unit_test_pool_LDADD = util/libutil.la prov/core/libcore.la \
 	$(CRITERION_LIBS)
-fabtests_unit_test_pool_LDFLAGS = -Wl,--wrap=fdatasync,--wrap=fsync,--wrap=msync
+fabtests_unit_test_pool_LDFLAGS = -Wl,--wrap=fdatasync,--wrap=fsync,--wrap=msync \
+	-Wl,--wrap=posix_fadvise,--wrap=pread
 
 unit_tests += fabtests/unit/test_dirty_shutdowns
 fabtests_unit_test_dirty_shutdowns_SOURCES = fabtests/unit/test_dirty_shutdowns.c $(caps_rig)

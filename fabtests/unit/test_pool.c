@@ -82,6 +82,26 @@ int __wrap_msync(void *addr, size_t len, int flags)
 	return __real_msync(addr, len, flags);
 }
 
+static unsigned int drops, drops_at_read; /* of the page cache */
+
+int __real_posix_fadvise(int fd, off_t at, off_t len, int advice);
+int __wrap_posix_fadvise(int fd, off_t at, off_t len, int advice);
+int __wrap_posix_fadvise(int fd, off_t at, off_t len, int advice)
+{
+	cr_assert_eq(advice, POSIX_FADV_DONTNEED);
+	drops++;
+	return __real_posix_fadvise(fd, at, len, advice);
+}
+
+ssize_t __real_pread(int fd, void *buf, size_t len, off_t at);
+ssize_t __wrap_pread(int fd, void *buf, size_t len, off_t at);
+ssize_t __wrap_pread(int fd, void *buf, size_t len, off_t at)
+{
+	if (drops < drops_at_read)
+		drops_at_read = drops;
+	return __real_pread(fd, buf, len, at);
+}
+
 static void setup(void)
 {
 	strcpy(dir, "pooltest.XXXXXX");
@@ -630,6 +650,20 @@ Test(pool, longer_file_is_served_as_it_is_used)
 	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
 	cr_assert_eq(p.size, DATA + more);
 	cr_assert_eq(((char *)p.data)[p.size - 1], 'b');
+	rp_pool_abandon(&p);
+}
+
+/* A header whose write-back failed is in the page cache, and not on the disk.
+ */
+Test(pool, the_header_is_read_from_the_disk)
+{
+	struct rp_pool p;
+
+	create_pool();
+	drops = 0;
+	drops_at_read = 100;
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	cr_assert_eq(drops_at_read, 1);
 	rp_pool_abandon(&p);
 }
 
