@@ -638,7 +638,8 @@ EXTRA_DIST += $(rc_device) \
 	fabtests/unit/test_shim_side_conn.c fabtests/unit/test_shim_ring.c \
 	fabtests/unit/test_shim_write.c \
 	fabtests/unit/test_shim_preload_calls.c \
-	fabtests/unit/test_shim_preload_client.c
+	fabtests/unit/test_shim_preload_client.c \
+	fabtests/unit/test_shim_preload_server.c
 if HAVE_VERBS
 shim_ldadd = prov/verbs/libshim.la prov/core/libcore.la $(VERBS_LIBS) $(CRITERION_LIBS)
 
@@ -713,6 +714,16 @@ fabtests_unit_test_shim_preload_client_CPPFLAGS = $(AM_CPPFLAGS)
 fabtests_unit_test_shim_preload_client_LDADD = $(shim_ldadd)
 fabtests_unit_test_shim_preload_client_LDFLAGS = $(shim_ldflags) \
 	-Wl,--wrap=poll
+
+unit_tests += fabtests/unit/test_shim_preload_server
+fabtests_unit_test_shim_preload_server_SOURCES = \
+	fabtests/unit/test_shim_preload_server.c $(rc_device) \
+	prov/verbs/preload/client.c prov/verbs/preload/server.c \
+	prov/verbs/preload/preload.h
+fabtests_unit_test_shim_preload_server_CPPFLAGS = $(AM_CPPFLAGS)
+fabtests_unit_test_shim_preload_server_LDADD = $(shim_ldadd)
+fabtests_unit_test_shim_preload_server_LDFLAGS = $(shim_ldflags) \
+	-Wl,--wrap=listen
 
 endif
 endif

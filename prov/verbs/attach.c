@@ -114,10 +114,7 @@ RP_PUBLIC struct rpmem_qp *rpmem_attach_qp(struct ibv_qp *qp,
 	ret = init_post(q, qp, attr);
 	if (ret)
 		goto fail;
-	ret = -rp_qp_init(q, qp, send_cq,
-			  p->ex ? &rp_qp_ops_ex : &rp_qp_ops_send);
-	if (ret)
-		goto dereg;
+	rp_qp_init(q, qp, send_cq, p->ex ? &rp_qp_ops_ex : &rp_qp_ops_send);
 	/* The kernel rejects FLUSH bits on a device without FLUSH. */
 	if (q->native & RP_DESC_GLOBAL)
 		q->pub.init_access |= attr->access & RPMEM_ACCESS_FLUSH_GLOBAL;
@@ -125,8 +122,6 @@ RP_PUBLIC struct rpmem_qp *rpmem_attach_qp(struct ibv_qp *qp,
 		q->pub.init_access |=
 			attr->access & RPMEM_ACCESS_FLUSH_PERSISTENT;
 	return &q->pub;
-dereg:
-	ibv_dereg_mr(p->scratch_mr);
 fail:
 	free(p);
 	free(q);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* A program's queue pairs: regions of the peer, and flushes of them. */
+#include "config.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -7,13 +9,10 @@
 
 #include "verbs/shim.h"
 
-int rp_qp_init(struct rp_qp *q, struct ibv_qp *qp, struct rpmem_cq *cq,
-	       const struct rp_qp_ops *ops)
+void rp_qp_init(struct rp_qp *q, struct ibv_qp *qp, struct rpmem_cq *cq,
+		const struct rp_qp_ops *ops)
 {
-	int ret = pthread_mutex_init(&q->lock, NULL);
-
-	if (ret)
-		return -ret;
+	q->lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 	q->pub.qp = qp;
 	q->ops = ops;
 	q->cq = cq;
@@ -22,7 +21,6 @@ int rp_qp_init(struct rp_qp *q, struct ibv_qp *qp, struct rpmem_cq *cq,
 	pthread_mutex_lock(&cq->lock);
 	LIST_INSERT_HEAD(&cq->qps, q, link);
 	pthread_mutex_unlock(&cq->lock);
-	return 0;
 }
 
 void rp_qp_fini(struct rp_qp *q)

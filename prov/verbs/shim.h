@@ -160,7 +160,8 @@ struct rp_qp {
 	atomic_bool lost;	/* a completion error ended the connection */
 	bool posts_when_lost;	/* post even if lost, as a device does */
 	LIST_ENTRY(rp_qp) link;
-	pthread_mutex_t lock; /* held from start to complete; guards remotes */
+	/* Recursive; held from start to complete; guards remotes. */
+	pthread_mutex_t lock;
 	struct rp_peer_region *remotes; /* peer's regions by rkey */
 	bool has_read_fences; /* READs replaced flushes: fence atomic writes */
 	bool uses_agent;      /* the agent has requests: send it stores, too */
@@ -226,9 +227,9 @@ struct rp_slot *rp_defer_pipeline(struct rp_qp *q,
 /* Free a slot that was not posted; of several slots the newest first. */
 void rp_defer_unpost(struct rp_qp *q, struct rp_slot *s);
 
-/* Initialize q, except native, access and sig_all. 0 or -errno. */
-int rp_qp_init(struct rp_qp *q, struct ibv_qp *qp, struct rpmem_cq *cq,
-	       const struct rp_qp_ops *ops);
+/* Initialize q, except native, access and sig_all. */
+void rp_qp_init(struct rp_qp *q, struct ibv_qp *qp, struct rpmem_cq *cq,
+		const struct rp_qp_ops *ops);
 void rp_qp_fini(struct rp_qp *q);
 int rp_qp_add_region(struct rp_qp *q, const void *desc,
 		     const struct rp_remote_cfg *cfg);

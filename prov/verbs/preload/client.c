@@ -129,10 +129,11 @@ fail:
 
 int rp_pre_side_connect(struct rp_pre_qp *r, const struct rp_side_addr *peer)
 {
+	pthread_mutex_t *lock = &rp_qp_of(r->shim)->lock;
 	struct rpmem_qp_desc addr = {.bytes = {0}};
 	int ret = -rp_side_addr_put(addr.bytes, peer);
 
-	pthread_mutex_lock(&r->side_lock);
+	pthread_mutex_lock(lock);
 	if (!ret && !r->side_up) {
 		ret = rpmem_connect_qp(r->shim, &addr);
 		r->side_up = !ret;
@@ -141,7 +142,7 @@ int rp_pre_side_connect(struct rp_pre_qp *r, const struct rp_side_addr *peer)
 		/* The peer sent another descriptor. (Each has one encoding.) */
 		ret = EKEYREJECTED;
 	}
-	pthread_mutex_unlock(&r->side_lock);
+	pthread_mutex_unlock(lock);
 	return ret;
 }
 

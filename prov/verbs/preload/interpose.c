@@ -288,14 +288,6 @@ int rp_pre_cq_reserve(struct rp_pre_cq *c, int entries)
 
 /* --- queue pairs --- */
 
-static void qp_free(struct rp_pre_qp *r)
-{
-	pthread_mutex_destroy(&r->side_lock);
-	pthread_mutex_destroy(&r->client_lock);
-	free(r->recalled);
-	free(r);
-}
-
 /* Attach the shim to a new or reset queue pair. 0 or an errno. */
 static int attach_shim(struct rp_pre_qp *r)
 {
@@ -334,8 +326,7 @@ static struct rp_pre_qp *qp_new(struct ibv_qp *qp, uint64_t send_ops,
 	}
 	ret = ENOMEM;
 	r = calloc(1, sizeof(*r));
-	if (!r || pthread_mutex_init(&r->side_lock, NULL) ||
-	    pthread_mutex_init(&r->client_lock, NULL))
+	if (!r || pthread_mutex_init(&r->client_lock, NULL))
 		goto fail;
 	r->qp = qp;
 	r->send_cq = send_cq;
@@ -524,7 +515,9 @@ RP_PUBLIC int ibv_destroy_qp(struct ibv_qp *qp)
 	rp_pre_qp_del(r);
 	rpmem_detach_qp(r->shim);
 	rp_pre_cq_reserve(r->send_cq, -r->entries);
-	qp_free(r);
+	pthread_mutex_destroy(&r->client_lock);
+	free(r->recalled);
+	free(r);
 	rp_pre_passthrough--;
 	return base.destroy_qp(qp);
 }

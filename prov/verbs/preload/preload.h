@@ -71,8 +71,7 @@ struct rp_pre_qp {
 	LIST_ENTRY(rp_pre_qp) link;
 	struct rp_pre_listener *listener;
 	bool lost_client; /* lost a client that holds descriptors */
-	/* State of the side connection, which either end may start. */
-	pthread_mutex_t side_lock;
+	/* The side connection, which either end may start; with q->lock. */
 	bool side_up;
 	struct rpmem_qp_desc peer_desc;
 	/* State of the rendezvous client. */

@@ -19,6 +19,7 @@
 #define MAX_HALF_OPEN	  64
 #define MAX_CLIENTS	  4096
 #define DEADLINE_CHECK_MS 250
+#define LOCK_CHECK_MS	  1
 
 /* A listening port on which peers look up local queue pairs. */
 struct rp_pre_listener {
@@ -54,6 +55,7 @@ static LIST_HEAD(,
 static LIST_HEAD(, client) clients = LIST_HEAD_INITIALIZER(clients);
 static LIST_HEAD(, rp_pre_qp) qps = LIST_HEAD_INITIALIZER(qps);
 static unsigned int nclients, nhalf_open;
+static bool qp_locked; /* a LOOKUP waits until the program unlocks a QP */
 static struct rp_pre_qp *qp_table;
 static struct rp_pre_mr *mr_table;
 static int kick_fd = -1;
@@ -121,24 +123,41 @@ static bool is_connected_to(const struct rp_pre_qp *r, const struct client *v)
 		       sizeof(host.sin6_addr));
 }
 
-static bool send_found(struct client *v, struct rp_pre_qp *r)
+static bool refuse_lookup(struct client *v)
 {
+	const struct rp_rendezvous no = {.type = RP_RENDEZVOUS_NOT_FOUND};
+
+	send_now(v, &no);
+	return false;
+}
+
+static bool accept_lookup(struct client *v, struct rp_pre_qp *r)
+{
+	pthread_mutex_t *qp_lock = &rp_qp_of(r->shim)->lock;
 	struct rp_rendezvous m = {
 		.type = RP_RENDEZVOUS_FOUND,
 		.to = v->lookup.from,
 		.from = r->qp->qp_num,
 	};
 	struct rpmem_qp_desc addr;
-	int ret = rpmem_export_qp(r->shim, &addr);
+	int ret;
 
+	/* ibv_wr_start() locked it; the program's next call may need `lock`. */
+	if (pthread_mutex_trylock(qp_lock)) {
+		qp_locked = true;
+		return true;
+	}
+	v->lookup_pending = false;
+	ret = rpmem_export_qp(r->shim, &addr);
 	if (!ret)
 		ret = -rp_side_addr_get(addr.bytes, &m.side);
 	if (!ret)
 		ret = rp_pre_side_connect(r, &v->lookup.side);
+	pthread_mutex_unlock(qp_lock);
 	if (ret) {
 		rp_log(RP_LOG_WARN, "queue pair %u is not served: %s", m.from,
 		       strerror(ret));
-		return false;
+		return refuse_lookup(v);
 	}
 	memcpy(m.to_gid, v->lookup.from_gid, RP_GID_LEN);
 	memcpy(m.from_gid, r->gid.raw, RP_GID_LEN);
@@ -150,25 +169,15 @@ static bool send_found(struct client *v, struct rp_pre_qp *r)
 /* Reply to LOOKUP, if the queue pair is connected. False: drop the client. */
 static bool reply_to_lookup(struct client *v)
 {
-	const struct rp_rendezvous no = {.type = RP_RENDEZVOUS_NOT_FOUND};
 	bool later = false;
 	struct rp_pre_qp *r;
 
 	LIST_FOREACH (r, &qps, link) {
-		if (is_connected_to(r, v)) {
-			v->lookup_pending = false;
-			if (send_found(v, r))
-				return true;
-			if (v->r)
-				return false;
-			break;
-		}
+		if (is_connected_to(r, v))
+			return accept_lookup(v, r);
 		later |= r->qp->qp_num == v->lookup.to && !r->connected;
 	}
-	if (!r && later)
-		return true;
-	send_now(v, &no);
-	return false;
+	return later || refuse_lookup(v);
 }
 
 static bool grant_add(struct client *v, uint32_t rkey)
@@ -306,6 +315,7 @@ static void serve_all(void)
 	struct rp_pre_listener *d;
 	struct rp_pre_qp *r;
 
+	qp_locked = false;
 	LIST_FOREACH (d, &listeners, link)
 		accept_clients(d);
 	LIST_FOREACH_SAFE(v, &clients, link, next)
@@ -338,7 +348,9 @@ static struct pollfd *all_fds(nfds_t *n, int *ms)
 		room++;
 	fds = calloc(room, sizeof(*fds));
 	*n = 0;
-	*ms = nhalf_open || !fds ? DEADLINE_CHECK_MS : -1;
+	*ms = qp_locked		   ? LOCK_CHECK_MS
+	      : nhalf_open || !fds ? DEADLINE_CHECK_MS
+				   : -1;
 	if (!fds)
 		return NULL;
 	fds[(*n)++] = (struct pollfd){.fd = kick_fd, .events = POLLIN};
@@ -350,7 +362,8 @@ static struct pollfd *all_fds(nfds_t *n, int *ms)
 		if (atomic_load(&r->state) == RP_PRE_FOUND) {
 			fds[(*n)++] =
 				(struct pollfd){.fd = r->fd, .events = POLLIN};
-			*ms = DEADLINE_CHECK_MS;
+			if (*ms < 0)
+				*ms = DEADLINE_CHECK_MS;
 		}
 	return fds;
 }
