@@ -613,15 +613,12 @@ RP_PUBLIC int ibv_dereg_mr(struct ibv_mr *mr)
 	struct rp_pre_mr *m;
 	int ret;
 
-	if (rp_pre_passthrough || !rp_pre_mr_exists(mr))
+	m = rp_pre_passthrough ? NULL : rp_pre_mr_recall(mr);
+	if (!m)
 		return base.dereg_mr(mr);
 	rp_pre_passthrough++;
-	m = rp_pre_mr_recall(mr);
 	ret = rpmem_dereg_mr(m->shim);
-	if (ret)
-		rp_pre_mr_keep(m);
-	else
-		rp_pre_mr_del(m);
+	rp_pre_mr_end_recall(m, !ret);
 	rp_pre_passthrough--;
 	return ret;
 }

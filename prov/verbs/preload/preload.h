@@ -68,7 +68,6 @@ struct rp_pre_qp {
 	union ibv_gid gid, peer_gid;
 	uint32_t scope;	   /* sin6_scope_id of link-local GIDs */
 	uint32_t peer_num; /* peer's QP number */
-	LIST_ENTRY(rp_pre_qp) link;
 	struct rp_pre_listener *listener;
 	bool lost_client; /* lost a client that holds descriptors */
 	/* The side connection, which either end may start; with q->lock. */
@@ -136,9 +135,8 @@ int rp_pre_mr_add(struct ibv_mr *mr, struct rpmem_mr *shim);
 /* Before deregistration: recall clients' descriptors. NULL: not the shim's. */
 struct rp_pre_mr *rp_pre_mr_recall(struct ibv_mr *mr);
 bool rp_pre_mr_exists(struct ibv_mr *mr);
-void rp_pre_mr_del(struct rp_pre_mr *m);
-/* Undo rp_pre_mr_recall() after deregistration has failed. */
-void rp_pre_mr_keep(struct rp_pre_mr *m);
+/* After deregistration, which may have failed: delete m, or serve it again. */
+void rp_pre_mr_end_recall(struct rp_pre_mr *m, bool gone);
 /* Wake the thread, so that it polls new file descriptors. */
 void rp_pre_wake_thread(void);
 

@@ -53,7 +53,6 @@ static pthread_cond_t grant_released;
 static LIST_HEAD(,
 		 rp_pre_listener) listeners = LIST_HEAD_INITIALIZER(listeners);
 static LIST_HEAD(, client) clients = LIST_HEAD_INITIALIZER(clients);
-static LIST_HEAD(, rp_pre_qp) qps = LIST_HEAD_INITIALIZER(qps);
 static unsigned int nclients, nhalf_open;
 static bool qp_locked; /* a LOOKUP waits until the program unlocks a QP */
 static struct rp_pre_qp *qp_table;
@@ -172,7 +171,7 @@ static bool reply_to_lookup(struct client *v)
 	bool later = false;
 	struct rp_pre_qp *r;
 
-	LIST_FOREACH (r, &qps, link) {
+	for (r = qp_table; r; r = r->hh.next) {
 		if (is_connected_to(r, v))
 			return accept_lookup(v, r);
 		later |= r->qp->qp_num == v->lookup.to && !r->connected;
@@ -243,8 +242,7 @@ static bool handle_message(struct client *v)
 	case RP_RENDEZVOUS_QUERY:
 		return v->r && send_descriptor(v, m.rkey);
 	case RP_RENDEZVOUS_RELEASED:
-		if (v->r)
-			handle_released(v, m.rkey);
+		handle_released(v, m.rkey);
 		return v->r;
 	case RP_RENDEZVOUS_LEAVE:
 		v->ngrants = 0;
@@ -321,7 +319,7 @@ static void serve_all(void)
 	LIST_FOREACH_SAFE(v, &clients, link, next)
 	if (!serve_client(v))
 		drop_client(v);
-	LIST_FOREACH (r, &qps, link) {
+	for (r = qp_table; r; r = r->hh.next) {
 		/* If the lock is taken, its owner reads the messages. */
 		if (!pthread_mutex_trylock(&r->client_lock)) {
 			rp_pre_receive(r);
@@ -339,14 +337,10 @@ static struct pollfd *all_fds(nfds_t *n, int *ms)
 	const struct rp_pre_listener *d;
 	const struct rp_pre_qp *r;
 	const struct client *v;
-	size_t room = 1 + nclients;
-	struct pollfd *fds;
+	/* Each listener has a queue pair. */
+	struct pollfd *fds =
+		calloc(1 + nclients + 2 * HASH_COUNT(qp_table), sizeof(*fds));
 
-	LIST_FOREACH (d, &listeners, link)
-		room++;
-	LIST_FOREACH (r, &qps, link)
-		room++;
-	fds = calloc(room, sizeof(*fds));
 	*n = 0;
 	*ms = qp_locked		   ? LOCK_CHECK_MS
 	      : nhalf_open || !fds ? DEADLINE_CHECK_MS
@@ -358,7 +352,7 @@ static struct pollfd *all_fds(nfds_t *n, int *ms)
 		fds[(*n)++] = (struct pollfd){.fd = d->fd, .events = POLLIN};
 	LIST_FOREACH (v, &clients, link)
 		fds[(*n)++] = (struct pollfd){.fd = v->fd, .events = POLLIN};
-	LIST_FOREACH (r, &qps, link)
+	for (r = qp_table; r; r = r->hh.next)
 		if (atomic_load(&r->state) == RP_PRE_FOUND) {
 			fds[(*n)++] =
 				(struct pollfd){.fd = r->fd, .events = POLLIN};
@@ -483,18 +477,13 @@ int rp_pre_qp_add(struct rp_pre_qp *r)
 	pthread_once(&once, init);
 	pthread_mutex_lock(&lock);
 	ret = start_thread();
-	if (!ret) {
+	if (!ret)
 		HASH_ADD_PTR(qp_table, qp, r);
-		if (oom)
-			ret = ENOMEM;
-	}
-	if (!ret) {
-		LIST_INSERT_HEAD(&qps, r, link);
+	if (!ret && !oom)
 		r->listener = listener_open(r->qp->qp_num);
-	}
 	pthread_mutex_unlock(&lock);
 	rp_pre_wake_thread();
-	return ret;
+	return ret ? ret : oom ? ENOMEM : 0;
 }
 
 struct rp_pre_qp *rp_pre_qp_find(struct ibv_qp *qp)
@@ -530,13 +519,11 @@ void rp_pre_qp_clear_peer(struct rp_pre_qp *r)
 
 void rp_pre_qp_del(struct rp_pre_qp *r)
 {
+	rp_pre_qp_clear_peer(r);
 	pthread_mutex_lock(&lock);
-	drop_clients_of(r);
 	HASH_DEL(qp_table, r);
-	LIST_REMOVE(r, link);
 	listener_close(r->listener);
 	pthread_mutex_unlock(&lock);
-	rp_pre_disconnect(r);
 }
 
 void rp_pre_qp_set_peer(struct rp_pre_qp *r, const struct ibv_qp_attr *attr)
@@ -633,7 +620,7 @@ static void clients_disconnect(const struct ibv_mr *mr)
 	LIST_FOREACH_SAFE(v, &clients, link, next)
 	if (grant_of(v, mr))
 		drop_client(v);
-	LIST_FOREACH (r, &qps, link) {
+	for (r = qp_table; r; r = r->hh.next) {
 		if (!r->lost_client || r->qp->pd != mr->pd)
 			continue;
 		rp_log(RP_LOG_WARN,
@@ -680,17 +667,13 @@ unlock:
 	return m;
 }
 
-void rp_pre_mr_keep(struct rp_pre_mr *m)
+void rp_pre_mr_end_recall(struct rp_pre_mr *m, bool gone)
 {
 	pthread_mutex_lock(&lock);
 	m->leaving = false;
+	if (gone)
+		HASH_DEL(mr_table, m);
 	pthread_mutex_unlock(&lock);
-}
-
-void rp_pre_mr_del(struct rp_pre_mr *m)
-{
-	pthread_mutex_lock(&lock);
-	HASH_DEL(mr_table, m);
-	pthread_mutex_unlock(&lock);
-	free(m);
+	if (gone)
+		free(m);
 }
