@@ -328,7 +328,28 @@ Test(shim_agent, late_poll_is_no_timeout)
 	expect_no_more();
 	mock_side_channel_run(&m);
 	m.side.now += 9000000000;
+	cr_assert(!rp_defer_expire(&m.q));
 	expect_next(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	cr_assert(!rp_cq_has_completion(m.cq));
+	end();
+}
+
+/* A program that sleeps is woken by the side connection's failure. */
+Test(shim_agent, missed_deadline_closes_the_side_connection_of_a_sleeper)
+{
+	begin();
+	m.side.drop_replies = 99;
+	cr_assert_eq(post_flush(1, 0, 64, P, 0), 0);
+	mock_write(&m, 2, 64, 64, 'b');
+	run_all();
+	expect_no_more();
+	cr_assert(!rp_defer_expire(&m.q));
+	m.side.now += 1000000000;
+	cr_assert(rp_defer_expire(&m.q));
+	cr_assert(!rp_defer_expire(&m.q));
+	cr_assert(rp_cq_has_completion(m.cq));
+	expect_next(1, IBV_WC_RETRY_EXC_ERR, 0);
+	expect_next(2, IBV_WC_WR_FLUSH_ERR, 0);
 	end();
 }
 

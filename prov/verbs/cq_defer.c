@@ -429,21 +429,14 @@ static bool expire_sides(const struct rpmem_cq *cq)
 	return any;
 }
 
-bool rp_defer_expire(struct rp_qp *q)
-{
-	bool late;
-
-	pthread_mutex_lock(&q->cq->lock);
-	late = q->side &&
-	       rp_deferred_expire(&q->side->deferred, q->ops->now(q));
-	pthread_mutex_unlock(&q->cq->lock);
-	return late;
-}
-
 int rp_defer_poll(struct rpmem_cq *cq, int num, struct ibv_wc *wc)
 {
 	int shown = 0, n = 0, k;
 
+	if (cq->has_early_wc && num > 0) {
+		wc[shown++] = cq->early_wc;
+		cq->has_early_wc = false;
+	}
 	for (;;) {
 		shown += report_all(cq, num - shown, wc + shown);
 		if (shown == num)
@@ -463,6 +456,40 @@ int rp_defer_poll(struct rpmem_cq *cq, int num, struct ibv_wc *wc)
 				wc[shown++] = wc[from + i];
 	}
 	return shown || n >= 0 ? shown : n;
+}
+
+static bool has_completion(struct rpmem_cq *cq)
+{
+	if (!cq->has_early_wc)
+		cq->has_early_wc = rp_defer_poll(cq, 1, &cq->early_wc) > 0;
+	return cq->has_early_wc;
+}
+
+bool rp_cq_has_completion(struct rpmem_cq *cq)
+{
+	bool has;
+
+	pthread_mutex_lock(&cq->lock);
+	has = has_completion(cq);
+	pthread_mutex_unlock(&cq->lock);
+	return has;
+}
+
+/* Replies may wait in the completion queue, and in the ring: poll both. */
+bool rp_defer_expire(struct rp_qp *q)
+{
+	const struct rp_deferred *d;
+	bool late = false;
+
+	pthread_mutex_lock(&q->cq->lock);
+	d = q->side ? &q->side->deferred : NULL;
+	if (d && (d->state == RP_DEFERRED_HELLO || d->replies_due) &&
+	    q->ops->now(q) >= d->deadline) {
+		has_completion(q->cq);
+		late = d->state == RP_DEFERRED_CLOSED;
+	}
+	pthread_mutex_unlock(&q->cq->lock);
+	return late;
 }
 
 /* --- the initiator side: begin and end --- */

@@ -147,6 +147,8 @@ struct rpmem_cq {
 	LIST_HEAD(, rp_qp) busy; /* queue pairs with deferred completions */
 	LIST_HEAD(, rp_deferred_wc) pool;
 	size_t npool;
+	bool has_early_wc; /* early_wc is a completion not yet reported */
+	struct ibv_wc early_wc;
 };
 
 struct rp_qp {
@@ -208,8 +210,13 @@ int rp_defer_begin(struct rp_qp *q, struct rp_side_end *side_end,
 /* With cq->lock: end the side connection, drop its deferred completions. */
 void rp_defer_end(struct rp_qp *q);
 int rp_defer_poll(struct rpmem_cq *cq, int n, struct ibv_wc *wc);
-/* Has the agent missed a deadline? Then the side connection is closed. */
+/*
+ * Has the agent missed a deadline? Then the side connection is closed. While a
+ * completion waits for the program, no deadline counts as missed.
+ */
 bool rp_defer_expire(struct rp_qp *q);
+/* Is there a completion for the program? It is kept in cq->early_wc. */
+bool rp_cq_has_completion(struct rpmem_cq *cq);
 /* The status of a flush without a request: its region may have weakened. */
 enum ibv_wc_status rp_defer_status(const struct rp_qp *q, uint64_t key);
 /* Allocate until n deferred completions are free. False: no memory. */

@@ -94,29 +94,17 @@ static struct rpmem_cq *shim_of(struct rp_pre_cq *c)
 
 /* --- completions --- */
 
-static int poll_shim(struct rp_pre_cq *c, int n, struct ibv_wc *wc)
-{
-	int had = 0, ret;
-
-	rp_pre_passthrough++;
-	pthread_mutex_lock(&c->lock);
-	if (c->has_early_wc && n > 0) {
-		wc[had++] = c->early_wc;
-		c->has_early_wc = false;
-	}
-	ret = had < n ? rpmem_poll_cq(shim_of(c), n - had, wc + had) : 0;
-	pthread_mutex_unlock(&c->lock);
-	rp_pre_passthrough--;
-	return ret < 0 && !had ? ret : had + (ret > 0 ? ret : 0);
-}
-
 static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
 	struct rp_pre_cq *c = rp_pre_passthrough ? NULL : rp_pre_cq_find(cq);
+	int ret;
 
-	if (c && shim_of(c))
-		return poll_shim(c, n, wc);
-	return rp_pre_ctx_find(cq->context)->poll_cq(cq, n, wc);
+	if (!c || !shim_of(c))
+		return rp_pre_ctx_find(cq->context)->poll_cq(cq, n, wc);
+	rp_pre_passthrough++;
+	ret = rpmem_poll_cq(shim_of(c), n, wc);
+	rp_pre_passthrough--;
+	return ret;
 }
 
 static int req_notify_cq(struct ibv_cq *cq, int solicited_only)
@@ -128,20 +116,14 @@ static int req_notify_cq(struct ibv_cq *cq, int solicited_only)
 	return rp_pre_ctx_find(cq->context)->req_notify_cq(cq, solicited_only);
 }
 
-/* Is there a completion for the program? It is kept in c->early_wc. */
 static bool has_completion(struct rp_pre_cq *c)
 {
-	bool worth;
+	bool has;
 
 	rp_pre_passthrough++;
-	pthread_mutex_lock(&c->lock);
-	if (!c->has_early_wc)
-		c->has_early_wc =
-			rpmem_poll_cq(shim_of(c), 1, &c->early_wc) > 0;
-	worth = c->has_early_wc;
-	pthread_mutex_unlock(&c->lock);
+	has = rp_cq_has_completion(shim_of(c));
 	rp_pre_passthrough--;
-	return worth;
+	return has;
 }
 
 /* Skip events for the shim alone; arm before checking, so none is missed. */

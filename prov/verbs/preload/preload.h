@@ -38,8 +38,6 @@ struct rp_pre_cq {
 	_Atomic(void *) shim;	     /* struct rpmem_cq * or NULL */
 	_Atomic(int) solicited_only; /* argument of the program's arming */
 	pthread_mutex_t lock;
-	bool has_early_wc; /* early_wc is a completion not yet polled */
-	struct ibv_wc early_wc;
 	UT_hash_handle hh;
 };
 struct rp_pre_ctx *rp_pre_ctx_find(const struct ibv_context *ctx);
