@@ -350,8 +350,8 @@ Test(shim_queue, regions_change_inside_a_batch)
 	cr_assert_eq(rp_desc_put(buf, &d), 0);
 	rpmem_wr_start(&m.q.pub);
 	cr_assert(!rp_qp_has_region(&m.q, MOCK_RKEY));
-	cr_assert(!rp_qp_remove_region(&m.q, MOCK_RKEY));
-	cr_assert_eq(rp_qp_add_region_locked(&m.q, buf, &cfg), 0);
+	cr_assert_eq(rpmem_forget_mr(&m.q.pub, MOCK_RKEY), ENOKEY);
+	cr_assert_eq(rp_qp_add_region(&m.q, buf, &cfg), 0);
 	cr_assert(rp_qp_has_region(&m.q, MOCK_RKEY));
 	m.q.pub.wr_id = 1;
 	m.q.pub.wr_flags = IBV_SEND_SIGNALED;
@@ -364,8 +364,8 @@ Test(shim_queue, regions_change_inside_a_batch)
 	d.region = 0;
 	cr_assert_eq(rp_desc_put(buf, &d), 0);
 	rpmem_wr_start(&m.q.pub);
-	cr_assert_eq(rp_qp_add_region_locked(&m.q, buf, &cfg), 0);
-	cr_assert(rp_qp_remove_region(&m.q, MOCK_RKEY));
+	cr_assert_eq(rp_qp_add_region(&m.q, buf, &cfg), 0);
+	cr_assert_eq(rpmem_forget_mr(&m.q.pub, MOCK_RKEY), 0);
 	cr_assert(!rp_qp_has_region(&m.q, MOCK_RKEY));
 	rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
 	cr_assert_eq(rpmem_wr_complete(&m.q.pub), ENOKEY);

@@ -60,19 +60,8 @@ bool rp_qp_has_region(const struct rp_qp *q, uint32_t rkey)
 	return find_region(q, rkey);
 }
 
-bool rp_qp_remove_region(struct rp_qp *q, uint32_t rkey)
-{
-	struct rp_peer_region *r = find_region(q, rkey);
-
-	if (!r)
-		return false;
-	HASH_DEL(q->remotes, r);
-	free(r);
-	return true;
-}
-
-int rp_qp_add_region_locked(struct rp_qp *q, const void *desc,
-			    const struct rp_remote_cfg *cfg)
+int rp_qp_add_region(struct rp_qp *q, const void *desc,
+		     const struct rp_remote_cfg *cfg)
 {
 	struct rp_peer_region *r;
 	struct rp_desc d;
@@ -86,23 +75,14 @@ int rp_qp_add_region_locked(struct rp_qp *q, const void *desc,
 		return ENOMEM;
 	rp_remote_region_init(&r->r, &d, cfg);
 	r->checked = false;
-	rp_qp_remove_region(q, d.rkey);
+	pthread_mutex_lock(&q->lock);
+	rpmem_forget_mr(&q->pub, d.rkey);
 	HASH_ADD(hh, q->remotes, r.d.rkey, sizeof(d.rkey), r);
+	pthread_mutex_unlock(&q->lock);
 	if (!oom)
 		return 0;
 	free(r);
 	return ENOMEM;
-}
-
-int rp_qp_add_region(struct rp_qp *q, const void *desc,
-		     const struct rp_remote_cfg *cfg)
-{
-	int ret;
-
-	pthread_mutex_lock(&q->lock);
-	ret = rp_qp_add_region_locked(q, desc, cfg);
-	pthread_mutex_unlock(&q->lock);
-	return ret;
 }
 
 int rp_qp_region(struct rp_qp *q, uint32_t rkey, struct rpmem_region *region)
@@ -146,12 +126,18 @@ RP_PUBLIC int rpmem_import_mr(struct rpmem_qp *qp,
 RP_PUBLIC int rpmem_forget_mr(struct rpmem_qp *qp, uint32_t rkey)
 {
 	struct rp_qp *q = rp_qp_of(qp);
-	bool known;
+	struct rp_peer_region *r;
+	int ret = ENOKEY;
 
 	pthread_mutex_lock(&q->lock);
-	known = rp_qp_remove_region(q, rkey);
+	r = find_region(q, rkey);
+	if (r) {
+		HASH_DEL(q->remotes, r);
+		free(r);
+		ret = 0;
+	}
 	pthread_mutex_unlock(&q->lock);
-	return known ? 0 : ENOKEY;
+	return ret;
 }
 
 /* At a region's first flush: is q connected to the descriptor's peer? */

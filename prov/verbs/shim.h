@@ -240,14 +240,9 @@ void rp_qp_init(struct rp_qp *q, struct ibv_qp *qp, struct rpmem_cq *cq,
 void rp_qp_fini(struct rp_qp *q);
 int rp_qp_add_region(struct rp_qp *q, const void *desc,
 		     const struct rp_remote_cfg *cfg);
-/* With q->lock, between start and complete: add a region of the peer. */
-int rp_qp_add_region_locked(struct rp_qp *q, const void *desc,
-			    const struct rp_remote_cfg *cfg);
 /* Get the properties of a region that was added. 0 or ENOKEY. */
 int rp_qp_region(struct rp_qp *q, uint32_t rkey, struct rpmem_region *region);
 bool rp_qp_has_region(const struct rp_qp *q, uint32_t rkey);
-/* Remove a region. False: no such region. */
-bool rp_qp_remove_region(struct rp_qp *q, uint32_t rkey);
 
 static inline struct rp_qp *rp_qp_of(struct rpmem_qp *qp)
 {

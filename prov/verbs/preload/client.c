@@ -54,7 +54,7 @@ static int transfer_message(int fd, uint8_t msg[RP_RENDEZVOUS_LEN], size_t *at,
 	return ret;
 }
 
-static int send_message(int fd, const struct rp_rendezvous *m, uint64_t until)
+int rp_pre_send(int fd, const struct rp_rendezvous *m, uint64_t until)
 {
 	uint8_t msg[RP_RENDEZVOUS_LEN];
 	size_t at = 0;
@@ -169,7 +169,7 @@ static int connect_any(struct rp_pre_qp *r, const struct rp_rendezvous *call)
 			continue;
 		}
 		r->msg_len = 0;
-		last = send_message(fd, call, until)
+		last = rp_pre_send(fd, call, until)
 			       ?: receive_message(r, fd, &m, until);
 		if (!last && is_found_reply(r, &m)) {
 			ret = rp_pre_side_connect(r, &m.side);
@@ -257,7 +257,7 @@ static int release_region(struct rp_pre_qp *r, uint32_t rkey)
 	r->recalled = p;
 	r->recalled[r->nrecalled++] = rkey;
 	r->granted--;
-	return send_message(r->fd, &m, 0);
+	return rp_pre_send(r->fd, &m, 0);
 }
 
 void rp_pre_receive(struct rp_pre_qp *r)
@@ -293,7 +293,7 @@ static int get_descriptor(struct rp_pre_qp *r, uint32_t rkey, struct rp_desc *d)
 					       .rkey = rkey};
 	const uint64_t until = rp_pre_now() + rp_shim_timeout();
 	struct rp_rendezvous m;
-	int ret = r->fd < 0 ? ENOTCONN : send_message(r->fd, &question, until);
+	int ret = r->fd < 0 ? ENOTCONN : rp_pre_send(r->fd, &question, until);
 
 	while (!ret) {
 		ret = receive_message(r, r->fd, &m, until);
@@ -322,11 +322,11 @@ void rp_pre_region_get(struct rp_pre_qp *r, uint32_t rkey)
 	pthread_mutex_lock(&r->client_lock);
 	rp_pre_receive(r);
 	for (size_t i = 0; i < r->nrecalled; i++)
-		rp_qp_remove_region(q, r->recalled[i]);
+		rpmem_forget_mr(r->shim, r->recalled[i]);
 	r->nrecalled = 0;
 	/* Without a connection no RECALL arrives: query each rkey again. */
 	if (r->all_recalled)
-		rp_qp_remove_region(q, rkey);
+		rpmem_forget_mr(r->shim, rkey);
 	if (!rp_qp_has_region(q, rkey)) {
 		found = atomic_load(&r->state) == RP_PRE_FOUND;
 		if (!found || get_descriptor(r, rkey, &d)) {
@@ -337,7 +337,7 @@ void rp_pre_region_get(struct rp_pre_qp *r, uint32_t rkey)
 		r->cfg.agent = q->side;
 		r->cfg.ring = q->side && q->side->ring_addr;
 		if (!rp_desc_put(buf, &d))
-			rp_qp_add_region_locked(q, buf, &r->cfg);
+			rp_qp_add_region(q, buf, &r->cfg);
 	}
 	pthread_mutex_unlock(&r->client_lock);
 }
@@ -348,7 +348,7 @@ void rp_pre_disconnect(struct rp_pre_qp *r)
 
 	pthread_mutex_lock(&r->client_lock);
 	if (r->fd >= 0) {
-		send_message(r->fd, &bye, rp_pre_now() + rp_shim_timeout());
+		rp_pre_send(r->fd, &bye, rp_pre_now() + rp_shim_timeout());
 		close(r->fd);
 		r->fd = -1;
 	}

@@ -240,7 +240,6 @@ RP_PUBLIC int ibv_destroy_cq(struct ibv_cq *cq)
 	ret = shim_of(c) ? rpmem_detach_cq(shim_of(c)) : 0;
 	if (ret)
 		return ret;
-	atomic_store(&c->shim, NULL);
 	pthread_rwlock_wrlock(&lock);
 	HASH_DEL(cqs, c);
 	pthread_rwlock_unlock(&lock);
@@ -579,7 +578,7 @@ RP_PUBLIC int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd,
 			   void *addr, size_t length, int access)
 {
 	if (!rp_pre_passthrough &&
-	    (rp_pre_mr_exists(mr) ||
+	    (rp_pre_mr_find(mr) ||
 	     ((flags & IBV_REREG_MR_CHANGE_ACCESS) &&
 	      is_emulated(mr->pd, (unsigned int)access)))) {
 		rp_log(RP_LOG_WARN,
@@ -592,13 +591,13 @@ RP_PUBLIC int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd,
 
 RP_PUBLIC int ibv_dereg_mr(struct ibv_mr *mr)
 {
-	struct rp_pre_mr *m;
+	struct rp_pre_mr *m = rp_pre_passthrough ? NULL : rp_pre_mr_find(mr);
 	int ret;
 
-	m = rp_pre_passthrough ? NULL : rp_pre_mr_recall(mr);
 	if (!m)
 		return base.dereg_mr(mr);
 	rp_pre_passthrough++;
+	rp_pre_mr_recall(m);
 	ret = rpmem_dereg_mr(m->shim);
 	rp_pre_mr_end_recall(m, !ret);
 	rp_pre_passthrough--;

@@ -101,6 +101,8 @@ void rp_pre_region_get(struct rp_pre_qp *r, uint32_t rkey);
 /* With client_lock: handle all messages on r->fd, and wait for none. */
 void rp_pre_receive(struct rp_pre_qp *r);
 void rp_pre_disconnect(struct rp_pre_qp *r);
+/* Send a message. until: deadline; 0: wait for no reader. 0 or an errno. */
+int rp_pre_send(int fd, const struct rp_rendezvous *m, uint64_t until);
 /* Connect the side connection, unless it is connected. 0 or an errno. */
 int rp_pre_side_connect(struct rp_pre_qp *r, const struct rp_side_addr *peer);
 /* Convert a GID to its host's IP address; false: the GID has none. */
@@ -130,9 +132,9 @@ struct rp_pre_qp *rp_pre_qp_find(struct ibv_qp *qp);
 void rp_pre_qp_set_peer(struct rp_pre_qp *r, const struct ibv_qp_attr *attr);
 void rp_pre_qp_clear_peer(struct rp_pre_qp *r);
 int rp_pre_mr_add(struct ibv_mr *mr, struct rpmem_mr *shim);
-/* Before deregistration: recall clients' descriptors. NULL: not the shim's. */
-struct rp_pre_mr *rp_pre_mr_recall(struct ibv_mr *mr);
-bool rp_pre_mr_exists(struct ibv_mr *mr);
+struct rp_pre_mr *rp_pre_mr_find(struct ibv_mr *mr);
+/* Before deregistration: recall clients' descriptors. */
+void rp_pre_mr_recall(struct rp_pre_mr *m);
 /* After deregistration, which may have failed: delete m, or serve it again. */
 void rp_pre_mr_end_recall(struct rp_pre_mr *m, bool gone);
 /* Wake the thread, so that it polls new file descriptors. */

@@ -93,16 +93,6 @@ static void drop_client(struct client *v)
 	pthread_cond_broadcast(&grant_released);
 }
 
-/* Send all at once, or fail: never wait for a peer that does not read. */
-static bool send_now(struct client *v, const struct rp_rendezvous *m)
-{
-	uint8_t msg[RP_RENDEZVOUS_LEN];
-
-	return !rp_rendezvous_put(msg, m) &&
-	       send(v->fd, msg, sizeof(msg), MSG_NOSIGNAL | MSG_DONTWAIT) ==
-		       (ssize_t)sizeof(msg);
-}
-
 static bool is_gid(const union ibv_gid *gid, const uint8_t *raw)
 {
 	return !memcmp(gid->raw, raw, RP_GID_LEN);
@@ -126,7 +116,7 @@ static bool refuse_lookup(struct client *v)
 {
 	const struct rp_rendezvous no = {.type = RP_RENDEZVOUS_NOT_FOUND};
 
-	send_now(v, &no);
+	rp_pre_send(v->fd, &no, 0);
 	return false;
 }
 
@@ -162,7 +152,7 @@ static bool accept_lookup(struct client *v, struct rp_pre_qp *r)
 	memcpy(m.from_gid, r->gid.raw, RP_GID_LEN);
 	v->r = r;
 	nhalf_open--;
-	return send_now(v, &m);
+	return !rp_pre_send(v->fd, &m, 0);
 }
 
 /* Reply to LOOKUP, if the queue pair is connected. False: drop the client. */
@@ -207,12 +197,12 @@ static bool send_descriptor(struct client *v, uint32_t rkey)
 			break;
 	if (mr && !rpmem_export_mr(mr->shim, r->shim, &desc) &&
 	    !rp_desc_get(desc.bytes, &m.desc) && grant_add(v, rkey))
-		return send_now(v, &m);
+		return !rp_pre_send(v->fd, &m, 0);
 	/* No such region: send a descriptor without access. */
 	m.desc = rp_pre_empty_desc(rkey, r->qp->qp_num,
 				   rp_desc_from_access(r->access) |
 					   RP_DESC_READ | RP_DESC_WRITE);
-	return send_now(v, &m);
+	return !rp_pre_send(v->fd, &m, 0);
 }
 
 static void handle_released(struct client *v, uint32_t rkey)
@@ -568,22 +558,14 @@ int rp_pre_mr_add(struct ibv_mr *mr, struct rpmem_mr *shim)
 	return ENOMEM;
 }
 
-static struct rp_pre_mr *mr_find(struct ibv_mr *mr)
+struct rp_pre_mr *rp_pre_mr_find(struct ibv_mr *mr)
 {
 	struct rp_pre_mr *m;
 
-	HASH_FIND_PTR(mr_table, &mr, m);
-	return m;
-}
-
-bool rp_pre_mr_exists(struct ibv_mr *mr)
-{
-	bool is;
-
 	pthread_mutex_lock(&lock);
-	is = mr_find(mr);
+	HASH_FIND_PTR(mr_table, &mr, m);
 	pthread_mutex_unlock(&lock);
-	return is;
+	return m;
 }
 
 /* Find the client's grant of this region, if it has the descriptor. */
@@ -633,38 +615,33 @@ static void clients_disconnect(const struct ibv_mr *mr)
 	}
 }
 
-struct rp_pre_mr *rp_pre_mr_recall(struct ibv_mr *mr)
+void rp_pre_mr_recall(struct rp_pre_mr *m)
 {
 	const uint64_t until = rp_pre_now() + rp_shim_timeout();
 	const struct timespec ts = {.tv_sec = (time_t)(until / 1000000000u),
 				    .tv_nsec = (long)(until % 1000000000u)};
 	const struct rp_rendezvous gone = {.type = RP_RENDEZVOUS_RECALL,
-					   .rkey = mr->rkey};
+					   .rkey = m->mr->rkey};
 	struct client *v, *next;
-	struct rp_pre_mr *m;
 	struct client_grant *t;
 
 	pthread_mutex_lock(&lock);
-	m = mr_find(mr);
-	if (!m)
-		goto unlock;
 	m->leaving = true;
 	LIST_FOREACH_SAFE(v, &clients, link, next)
 	{
-		t = grant_of(v, mr);
+		t = grant_of(v, m->mr);
 		if (!t)
 			continue;
 		t->recalled = true;
-		if (!send_now(v, &gone))
+		if (rp_pre_send(v->fd, &gone, 0))
 			drop_client(v);
 	}
-	while (has_unreleased_grant(mr))
-		if (pthread_cond_timedwait(&grant_released, &lock, &ts))
+	while (has_unreleased_grant(m->mr))
+		if (pthread_cond_clockwait(&grant_released, &lock,
+					   CLOCK_MONOTONIC, &ts))
 			break;
-	clients_disconnect(mr);
-unlock:
+	clients_disconnect(m->mr);
 	pthread_mutex_unlock(&lock);
-	return m;
 }
 
 void rp_pre_mr_end_recall(struct rp_pre_mr *m, bool gone)
