@@ -704,7 +704,7 @@ fabtests_unit_test_shim_preload_calls_CPPFLAGS = $(AM_CPPFLAGS)
 fabtests_unit_test_shim_preload_calls_LDADD = $(shim_ldadd)
 fabtests_unit_test_shim_preload_calls_LDFLAGS = -Wl,--wrap=dlsym \
 	-Wl,--wrap=rp_device_native -Wl,--wrap=rp_builders_supported \
-	-Wl,--wrap=rp_pre_qp_find
+	-Wl,--wrap=rp_pre_qp_find -Wl,--wrap=pthread_rwlock_unlock
 
 unit_tests += fabtests/unit/test_shim_preload_client
 fabtests_unit_test_shim_preload_client_SOURCES = \

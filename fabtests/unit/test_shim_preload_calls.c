@@ -4,8 +4,11 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <semaphore.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <criterion/criterion.h>
 
@@ -130,6 +133,21 @@ struct rp_pre_qp *__wrap_rp_pre_qp_find(struct ibv_qp *q)
 	return __real_rp_pre_qp_find(q);
 }
 
+/* A thread for which stays_locked is set keeps the lock of the devices. */
+static __thread bool stays_locked;
+static sem_t locked, may_unlock;
+
+int __real_pthread_rwlock_unlock(pthread_rwlock_t *lock);
+int __wrap_pthread_rwlock_unlock(pthread_rwlock_t *lock);
+int __wrap_pthread_rwlock_unlock(pthread_rwlock_t *lock)
+{
+	if (stays_locked) {
+		sem_post(&locked);
+		sem_wait(&may_unlock);
+	}
+	return __real_pthread_rwlock_unlock(lock);
+}
+
 static void calls_start(void)
 {
 	device.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
@@ -180,4 +198,33 @@ Test(shim_preload_calls, failing_a_queue_pair_takes_no_lock_of_the_preload)
 	cr_assert_eq(ibv_modify_qp(&qp, &attr, IBV_QP_STATE), 0);
 	cr_assert_eq(modified, 2);
 	cr_assert_eq(lookups, 1);
+}
+
+static void *find_device(void *arg)
+{
+	stays_locked = true;
+	rp_pre_ctx_find(&device.context);
+	return arg;
+}
+
+Test(shim_preload_calls, forked_child_opens_a_device_while_the_parent_polls,
+     .timeout = 60)
+{
+	pthread_t poller;
+	int status;
+	pid_t pid;
+
+	sem_init(&locked, 0, 0);
+	sem_init(&may_unlock, 0, 0);
+	pthread_create(&poller, NULL, find_device, NULL);
+	sem_wait(&locked);
+	pid = fork();
+	if (!pid) {
+		alarm(20);
+		_exit(!ibv_open_device(NULL));
+	}
+	cr_assert_eq(waitpid(pid, &status, 0), pid);
+	sem_post(&may_unlock);
+	pthread_join(poller, NULL);
+	cr_assert_eq(status, 0, "%#x", status);
 }

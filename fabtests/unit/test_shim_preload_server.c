@@ -2,9 +2,11 @@
 /* The preload's rendezvous server and its thread. */
 #include "config.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -139,4 +141,46 @@ Test(shim_preload_server, lookup_waits_for_a_locked_queue_pair_alone)
 	rpmem_wr_abort(r.shim);
 	cr_assert(client_receives(fd, RP_RENDEZVOUS_FOUND));
 	close(fd);
+}
+
+static bool is_open(int fd)
+{
+	return fcntl(fd, F_GETFD) >= 0;
+}
+
+/* Returns the step that fails, or 0. */
+static int run_child(int client)
+{
+	struct ibv_qp qp = {.qp_num = r.qp->qp_num + 1};
+	struct rp_pre_qp added = {.qp = &qp, .fd = -1};
+
+	alarm(60);
+	if (is_open(listener) || is_open(client))
+		return 1;
+	if (rp_pre_qp_find(r.qp))
+		return 2;
+	if (rp_pre_qp_add(&added) || rp_pre_qp_find(&qp) != &added)
+		return 3;
+	return server_replies() ? 0 : 4;
+}
+
+Test(shim_preload_server, forked_child_serves_its_queue_pairs)
+{
+	int fds[2], status;
+	pid_t pid;
+
+#ifdef __SANITIZE_THREAD__
+	cr_skip_test("the sanitizer starts no thread in a child of threads");
+#endif
+	cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds),
+		     0);
+	r.fd = fds[0];
+	cr_assert(server_replies());
+	pid = fork();
+	if (!pid)
+		_exit(run_child(fds[0]));
+	cr_assert_eq(waitpid(pid, &status, 0), pid);
+	cr_assert_eq(status, 0, "%#x", status);
+	cr_assert(server_replies());
+	close(fds[1]);
 }

@@ -55,15 +55,22 @@ static void *find_next(const char *name)
 	return p;
 }
 
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER; /* ctxs and cqs */
+static LIST_HEAD(, rp_pre_ctx) ctxs = LIST_HEAD_INITIALIZER(ctxs);
+static struct rp_pre_cq *cqs;
+
+/* A thread that holds the lock does not exist in a child. */
+static void reset_lock(void)
+{
+	lock = (pthread_rwlock_t)PTHREAD_RWLOCK_INITIALIZER;
+}
+
 static void __attribute__((constructor)) find_base(void)
 {
 #define FIND(call) base.call = find_next("ibv_" #call);
 	FOR_CALLS(FIND)
+	pthread_atfork(NULL, NULL, reset_lock);
 }
-
-static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER; /* ctxs and cqs */
-static LIST_HEAD(, rp_pre_ctx) ctxs = LIST_HEAD_INITIALIZER(ctxs);
-static struct rp_pre_cq *cqs;
 
 struct rp_pre_ctx *rp_pre_ctx_find(const struct ibv_context *ctx)
 {

@@ -48,8 +48,7 @@ struct client {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all below */
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_cond_t grant_released;
+static pthread_cond_t grant_released = PTHREAD_COND_INITIALIZER;
 static LIST_HEAD(,
 		 rp_pre_listener) listeners = LIST_HEAD_INITIALIZER(listeners);
 static LIST_HEAD(, client) clients = LIST_HEAD_INITIALIZER(clients);
@@ -57,18 +56,7 @@ static unsigned int nclients, nhalf_open;
 static bool qp_locked; /* a LOOKUP waits until the program unlocks a QP */
 static struct rp_pre_qp *qp_table;
 static struct rp_pre_mr *mr_table;
-static int kick_fd = -1;
-static bool thread_runs;
-
-static void init(void)
-{
-	pthread_condattr_t attr;
-
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&grant_released, &attr);
-	pthread_condattr_destroy(&attr);
-}
+static int kick_fd = -1; /* wakes the thread; -1: no thread */
 
 void rp_pre_wake_thread(void)
 {
@@ -379,16 +367,18 @@ static int start_thread(void)
 	pthread_t thread;
 	int ret;
 
-	if (thread_runs)
+	if (kick_fd >= 0)
 		return 0;
-	if (kick_fd < 0)
-		kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (kick_fd < 0)
 		return errno;
 	ret = rp_thread_start(&thread, run_thread, NULL);
-	if (!ret)
+	if (!ret) {
 		pthread_detach(thread);
-	thread_runs = !ret;
+	} else {
+		close(kick_fd);
+		kick_fd = -1;
+	}
 	return ret;
 }
 
@@ -464,7 +454,6 @@ int rp_pre_qp_add(struct rp_pre_qp *r)
 	bool oom = false;
 	int ret;
 
-	pthread_once(&once, init);
 	pthread_mutex_lock(&lock);
 	ret = start_thread();
 	if (!ret)
@@ -653,4 +642,47 @@ void rp_pre_mr_end_recall(struct rp_pre_mr *m, bool gone)
 	pthread_mutex_unlock(&lock);
 	if (gone)
 		free(m);
+}
+
+/* --- fork() --- */
+
+static void lock_server(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void unlock_server(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+/* A child has no thread. It closes its copies of the parent's sockets. */
+static void reset_in_child(void)
+{
+	struct rp_pre_listener *d, *next_d;
+	struct client *v, *next;
+	struct rp_pre_qp *r;
+
+	grant_released = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+	LIST_FOREACH_SAFE(v, &clients, link, next)
+	drop_client(v);
+	LIST_FOREACH_SAFE(d, &listeners, link, next_d)
+	{
+		d->refs = 1;
+		listener_close(d);
+	}
+	for (r = qp_table; r; r = r->hh.next) {
+		close(r->fd);
+		r->fd = -1;
+	}
+	HASH_CLEAR(hh, qp_table);
+	HASH_CLEAR(hh, mr_table);
+	close(kick_fd);
+	kick_fd = -1;
+	unlock_server();
+}
+
+static void __attribute__((constructor)) handle_forks(void)
+{
+	pthread_atfork(lock_server, unlock_server, reset_in_child);
 }
