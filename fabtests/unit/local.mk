@@ -723,7 +723,7 @@ fabtests_unit_test_shim_preload_server_SOURCES = \
 fabtests_unit_test_shim_preload_server_CPPFLAGS = $(AM_CPPFLAGS)
 fabtests_unit_test_shim_preload_server_LDADD = $(shim_ldadd)
 fabtests_unit_test_shim_preload_server_LDFLAGS = $(shim_ldflags) \
-	-Wl,--wrap=listen
+	-Wl,--wrap=accept4 -Wl,--wrap=listen -Wl,--wrap=poll
 
 endif
 endif

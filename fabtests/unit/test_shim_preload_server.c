@@ -2,7 +2,10 @@
 /* The preload's rendezvous server and its thread. */
 #include "config.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -32,6 +35,35 @@ int __wrap_listen(int fd, int backlog)
 	return __real_listen(fd, backlog);
 }
 
+/* accept4() fails with this error, and posts accept_failed each time. */
+static _Atomic(int) accept_error;
+static _Atomic(bool) has_failed;
+static sem_t accept_failed;
+
+int __real_accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags);
+int __wrap_accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags);
+int __wrap_accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
+{
+	errno = accept_error;
+	if (!errno)
+		return __real_accept4(fd, addr, len, flags);
+	has_failed = true;
+	sem_post(&accept_failed);
+	return -1;
+}
+
+/* Calls of poll() that wait for the listener, after accept4() has failed. */
+static _Atomic(int) waits_for_listener;
+
+int __real_poll(struct pollfd *fds, nfds_t n, int ms);
+int __wrap_poll(struct pollfd *fds, nfds_t n, int ms);
+int __wrap_poll(struct pollfd *fds, nfds_t n, int ms)
+{
+	for (nfds_t i = 0; has_failed && i < n; i++)
+		waits_for_listener += fds[i].fd == listener && fds[i].events;
+	return __real_poll(fds, n, has_failed && ms > 1 ? 1 : ms);
+}
+
 /* --- the peer --- */
 
 static void server_start(void)
@@ -54,6 +86,7 @@ static void server_start(void)
 	memcpy(r.gid.raw, host, sizeof(host));
 	r.peer_gid = r.gid;
 	pthread_mutex_init(&r.client_lock, NULL);
+	sem_init(&accept_failed, 0, 0);
 	listener = -1;
 	cr_assert_eq(rp_pre_qp_add(&r), 0);
 	cr_assert_geq(listener, 0);
@@ -183,4 +216,19 @@ Test(shim_preload_server, forked_child_serves_its_queue_pairs)
 	cr_assert_eq(status, 0, "%#x", status);
 	cr_assert(server_replies());
 	close(fds[1]);
+}
+
+Test(shim_preload_server, listener_rests_while_descriptors_are_used_up)
+{
+	int fd;
+
+	accept_error = EMFILE;
+	fd = client_connect();
+	for (int i = 0; i < 3; i++)
+		sem_wait(&accept_failed);
+	cr_assert_eq(waits_for_listener, 0);
+	accept_error = 0;
+	cr_assert(send_lookup(fd, 1));
+	cr_assert(client_receives(fd, RP_RENDEZVOUS_NOT_FOUND));
+	close(fd);
 }

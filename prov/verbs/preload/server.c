@@ -53,7 +53,8 @@ static LIST_HEAD(,
 		 rp_pre_listener) listeners = LIST_HEAD_INITIALIZER(listeners);
 static LIST_HEAD(, client) clients = LIST_HEAD_INITIALIZER(clients);
 static unsigned int nclients, nhalf_open;
-static bool qp_locked; /* a LOOKUP waits until the program unlocks a QP */
+static bool qp_locked;	   /* a LOOKUP waits until the program unlocks a QP */
+static bool accept_paused; /* until the next round of the thread */
 static struct rp_pre_qp *qp_table;
 static struct rp_pre_mr *mr_table;
 static int kick_fd = -1; /* wakes the thread; -1: no thread */
@@ -265,8 +266,12 @@ static void accept_clients(const struct rp_pre_listener *d)
 		len = sizeof(from);
 		fd = accept4(d->fd, (struct sockaddr *)&from, &len,
 			     SOCK_CLOEXEC | SOCK_NONBLOCK);
-		if (fd < 0)
+		if (fd < 0) {
+			/* Then poll() would return at once, and again. */
+			accept_paused |= errno == EMFILE || errno == ENFILE ||
+					 errno == ENOBUFS || errno == ENOMEM;
 			return;
+		}
 		v = nhalf_open < MAX_HALF_OPEN && nclients < MAX_CLIENTS
 			    ? calloc(1, sizeof(*v))
 			    : NULL;
@@ -291,7 +296,7 @@ static void serve_all(void)
 	struct rp_pre_listener *d;
 	struct rp_pre_qp *r;
 
-	qp_locked = false;
+	qp_locked = accept_paused = false;
 	LIST_FOREACH (d, &listeners, link)
 		accept_clients(d);
 	LIST_FOREACH_SAFE(v, &clients, link, next)
@@ -320,14 +325,17 @@ static struct pollfd *all_fds(nfds_t *n, int *ms)
 		calloc(1 + nclients + 2 * HASH_COUNT(qp_table), sizeof(*fds));
 
 	*n = 0;
-	*ms = qp_locked		   ? LOCK_CHECK_MS
-	      : nhalf_open || !fds ? DEADLINE_CHECK_MS
-				   : -1;
+	*ms = -1;
+	if (nhalf_open || accept_paused || !fds)
+		*ms = DEADLINE_CHECK_MS;
+	if (qp_locked)
+		*ms = LOCK_CHECK_MS;
 	if (!fds)
 		return NULL;
 	fds[(*n)++] = (struct pollfd){.fd = kick_fd, .events = POLLIN};
 	LIST_FOREACH (d, &listeners, link)
-		fds[(*n)++] = (struct pollfd){.fd = d->fd, .events = POLLIN};
+		fds[(*n)++] = (struct pollfd){
+			.fd = d->fd, .events = accept_paused ? 0 : POLLIN};
 	LIST_FOREACH (v, &clients, link)
 		fds[(*n)++] = (struct pollfd){.fd = v->fd, .events = POLLIN};
 	for (r = qp_table; r; r = r->hh.next)
