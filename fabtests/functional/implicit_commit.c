@@ -261,7 +261,12 @@ static void run_initiator(struct side *s, const struct card *peer)
 
 int main(void)
 {
-	const struct pair_opts o = {.plain_hints = true, .caps = FI_ATOMIC};
+	const struct pair_opts o = {
+		.plain_hints = true,
+		.caps = FI_ATOMIC,
+		/* A default flag does not make fi_write() an injected one. */
+		.op_flags = getenv("INJECT") ? FI_INJECT : 0,
+	};
 
 	pair_run(&o, &o, run_target, run_initiator);
 	return tap_done();

@@ -32,7 +32,7 @@ tells() {
 run env FI_OFI_RPMEM_COMMIT_WRITES=0
 run env FI_OFI_RPMEM_COMMIT_WRITES=1 EXPECT_IMPLICIT=1 FI_LOG_LEVEL=warn
 tells 0 '' "nothing is said of files that are persistent, nor of memory"
-run env FI_OFI_RPMEM_COMMIT_WRITES=1 EXPECT_IMPLICIT=1 FI_OFI_RPMEM_INLINE=0
+run env FI_OFI_RPMEM_COMMIT_WRITES=1 EXPECT_IMPLICIT=1 FI_OFI_RPMEM_INLINE=0 INJECT=1
 if [ -n "$shm" ] && [ "$(stat -f -c %T "$shm")" = tmpfs ]; then
 	run env FI_OFI_RPMEM_COMMIT_WRITES=1 FI_LOG_LEVEL=warn \
 		RPMEM_POOL="$shm/window"

@@ -232,15 +232,15 @@ static ssize_t rma_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 			 rp_ep_wants_cqe(ep, flags));
 }
 
-/* Post a call without flags argument: flags are the endpoint's or FI_INJECT. */
+/*
+ * Post a call without flags argument: flags are the endpoint's or FI_INJECT.
+ * fi_inject_write() has no completion: its implicit_flags are 0.
+ */
 static ssize_t write_iov(struct rp_ep *ep, const struct iovec *iov, void **desc,
 			 size_t count, uint64_t data, fi_addr_t dest,
 			 uint64_t addr, uint64_t key, void *context,
-			 uint64_t flags, bool want)
+			 uint64_t flags, uint64_t implicit_flags, bool want)
 {
-	/* fi_inject_write() has no completion: no implicit commit. */
-	const uint64_t implicit_flags =
-		flags & FI_INJECT ? 0 : ep->implicit_flags;
 	struct fi_rma_iov rma = {.addr = addr, .key = key};
 	struct fi_msg_rma msg = {
 		.msg_iov = iov,
@@ -268,7 +268,8 @@ static ssize_t rma_writev(struct fid_ep *fid, const struct iovec *iov,
 		return fi_writev(ep->base, iov, desc, count, dest, addr, key,
 				 context);
 	return write_iov(ep, iov, desc, count, 0, dest, addr, key, context,
-			 rp_ep_flags(ep), rp_ep_wants_cqe(ep, ep->op_flags));
+			 rp_ep_flags(ep), ep->implicit_flags,
+			 rp_ep_wants_cqe(ep, ep->op_flags));
 }
 
 /* Not inlined, so that rma_write() to the base needs no stack frame. */
@@ -305,7 +306,7 @@ static ssize_t rma_writedata(struct fid_ep *fid, const void *buf, size_t len,
 				    key, context);
 	return write_iov(ep, &iov, &desc, 1, data, dest, addr, key, context,
 			 rp_ep_flags(ep) | FI_REMOTE_CQ_DATA,
-			 rp_ep_wants_cqe(ep, ep->op_flags));
+			 ep->implicit_flags, rp_ep_wants_cqe(ep, ep->op_flags));
 }
 
 static ssize_t rma_inject(struct fid_ep *fid, const void *buf, size_t len,
@@ -317,7 +318,7 @@ static ssize_t rma_inject(struct fid_ep *fid, const void *buf, size_t len,
 
 	if (rp_ep_persistent(ep, key))
 		return write_iov(ep, &iov, NULL, 1, 0, dest, addr, key, NULL,
-				 FI_INJECT, false);
+				 FI_INJECT, 0, false);
 	ret = ep->forward_below ? 0 : rp_ep_check_order(fid, dest);
 	return ret ? ret : fi_inject_write(ep->base, buf, len, dest, addr, key);
 }
@@ -332,7 +333,7 @@ static ssize_t rma_injectdata(struct fid_ep *fid, const void *buf, size_t len,
 
 	if (rp_ep_persistent(ep, key))
 		return write_iov(ep, &iov, NULL, 1, data, dest, addr, key, NULL,
-				 FI_INJECT | FI_REMOTE_CQ_DATA, false);
+				 FI_INJECT | FI_REMOTE_CQ_DATA, 0, false);
 	ret = ep->forward_below ? 0 : rp_ep_check_order(fid, dest);
 	return ret ? ret
 		   : fi_inject_writedata(ep->base, buf, len, data, dest, addr,
