@@ -460,9 +460,9 @@ Test(session_commit, longest_flush_is_what_devices_count)
 	bed.flags |= RP_CHANNEL_FLUSHES;
 	bed.length = 1ull << 33;
 	bed_open(1);
-	bed_post(op_commit_one(&a, 1, 64, 1ull << 31));
-	cr_assert_eq(bed_see_kind(RP_CHANNEL_FLUSH)->length, 1ull << 31);
-	bed_post(op_commit_one(&b, 1, 64, (1ull << 31) + 1));
+	bed_post(op_commit_one(&a, 1, 64, 1ull << 30));
+	cr_assert_eq(bed_see_kind(RP_CHANNEL_FLUSH)->length, 1ull << 30);
+	bed_post(op_commit_one(&b, 1, 64, (1ull << 30) + 1));
 	bed_see_request(RP_EFFECT_NONE);
 }
 

@@ -324,6 +324,25 @@ Test(session_poison, failed_atomics_and_ordered_stores_are_poisoned)
 	expect_status(&b, RP_ST_FLUSH_FAILED);
 	commit_says(64, 64, RP_ST_OK);
 	commit_says(256, 8, RP_ST_WRITE_FAILED);
+	/* A store that succeeds is a write of its 8 bytes. */
+	bed_post(op_then(&b, 1, 64, 64, 256));
+	bed_see();
+	bed_ok();
+	commit_says(256, 8, RP_ST_OK);
+}
+
+Test(session_poison, an_ordered_store_behind_a_lost_one_replaces_its_bytes)
+{
+	uint64_t token;
+
+	bed_post(op_then(&a, 1, 64, 64, 256));
+	token = bed_see()->hdr.token;
+	bed_post(op_then(&b, 1, 128, 64, 256));
+	bed_reply(token, RP_ST_FLUSH_FAILED);
+	expect_status(&a, RP_ST_FLUSH_FAILED);
+	bed_see();
+	bed_ok();
+	commit_says(256, 8, RP_ST_OK);
 }
 
 /* A failed store fails the commits behind it until another write. */

@@ -208,6 +208,9 @@ static int accept_ready(struct rp_session *s, struct rp_op *op)
 		free(op->priv.copy);
 		return -ENOMEM;
 	}
+	/* The store of `then` is a write of its 8 bytes. */
+	if (rp_op_has_then(op))
+		rp_then_clear(&s->poison, op, s->next_seq);
 	rp_op_accept(s, op);
 	rp_session_post_queued(s);
 	/* Injected bytes are the program's again when this returns. */

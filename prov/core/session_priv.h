@@ -17,7 +17,7 @@
 #define RP_SESSION_GRANTS	  65536
 /* For more ranges one REQUEST costs less than a FLUSH of each. */
 #define RP_SESSION_FLUSHES   16
-#define RP_SESSION_FLUSH_LEN (1ull << 31) /* longest range of one FLUSH */
+#define RP_SESSION_FLUSH_LEN (1ull << 30) /* longest range of one FLUSH */
 #define RP_SESSION_FENCE_LEN 8
 
 /* The state of an operation; docs/protocol.md draws the edges. */
@@ -104,6 +104,7 @@ struct rp_session {
 	bool received_any; /* a message came since the last progress */
 	bool was_open;	   /* a connection was made before */
 	bool may_arrive;   /* bytes of an earlier one may still arrive */
+	bool lost_writes;  /* see rp_session_lost_writes() */
 	bool idle;	   /* nothing outstanding since idle_at */
 	bool channel_full; /* the channel has had no room */
 	uint64_t alive_at, idle_at;
@@ -216,6 +217,8 @@ void rp_commit_handle_reply(struct rp_piece *p, const struct rp_wire_reply *m);
 
 /* Record the ranges of a write that is accepted next. 0 or -ENOMEM. */
 int rp_write_record(struct rp_session *s, struct rp_op *op);
+/* Clear what the ordered store of op replaces, up to stamp seq. */
+void rp_then_clear(struct rp_ranges *r, const struct rp_op *op, uint64_t seq);
 /*
  * Called when the RDMA of a write is posted: it replaces bytes in CPU caches,
  * so remove them from by_agent. Not earlier: commits queued before the write

@@ -45,6 +45,12 @@ void rp_write_launch(struct rp_op *op)
 	}
 }
 
+void rp_then_clear(struct rp_ranges *r, const struct rp_op *op, uint64_t seq)
+{
+	rp_ranges_clear(r, op->then.key, op->then.addr, sizeof(op->then.value),
+			seq);
+}
+
 int rp_write_record(struct rp_session *s, struct rp_op *op)
 {
 	const struct rp_wire_range *g;
@@ -156,6 +162,8 @@ static void poison_range(struct rp_op *op, const struct rp_wire_range *g)
 				rp_op_fail(o, RP_ST_WRITE_FAILED, 0, i);
 			}
 		}
+		if (rp_op_has_then(o))
+			rp_then_clear(&left, o, o->priv.seq);
 	}
 	for (size_t i = 0; i < left.n; i++) {
 		const struct rp_range *v = &left.v[i];
