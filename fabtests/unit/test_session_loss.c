@@ -61,6 +61,20 @@ Test(session, loss_ends_everything_once)
 }
 
 /* Private data belongs to a refusal, not to a loss. */
+/* A message that waits for the writes must not be sent behind their loss. */
+Test(session, loss_of_unplaced_writes_is_reported_once)
+{
+	bed_open(1);
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_done_all();
+	expect_ok(&a);
+	cr_assert(!rp_session_lost_writes(bed.s));
+	bed_lose_connection(ECONNRESET);
+	bed_progress();
+	cr_assert(rp_session_lost_writes(bed.s));
+	cr_assert(!rp_session_lost_writes(bed.s));
+}
+
 Test(session, data_of_a_loss_is_ignored)
 {
 	bed_open(1);

@@ -347,6 +347,7 @@ static void connection_end(struct rp_session *s, enum rp_status st,
 	s->end_due = false;
 	s->batch = NULL;
 	s->may_arrive |= !TAILQ_EMPTY(&s->ops) || s->unplaced.n;
+	s->lost_writes |= s->unplaced.n > 0;
 	/* Closed on purpose: completed writes must still arrive. */
 	if (st == RP_ST_CANCELED && !detail)
 		s->channel->flags &= ~(uint32_t)RP_CHANNEL_ABORTS;
@@ -471,6 +472,14 @@ bool rp_session_has_unplaced(struct rp_session *s)
 	if (s->unplaced.n && s->last_proof < s->last_write)
 		rp_session_fence(s);
 	return s->unplaced.n || s->nstores;
+}
+
+bool rp_session_lost_writes(struct rp_session *s)
+{
+	const bool lost = s->lost_writes;
+
+	s->lost_writes = false;
+	return lost;
 }
 
 bool rp_session_may_arrive(const struct rp_session *s)

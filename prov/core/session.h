@@ -192,6 +192,8 @@ int rp_session_post(struct rp_session *s, struct rp_op *op);
  * behind persistent writes waits for false.
  */
 bool rp_session_has_unplaced(struct rp_session *s);
+/* Has a connection ended with such writes since the last call? */
+bool rp_session_lost_writes(struct rp_session *s);
 /* May bytes of a connection that has ended still arrive at the target? */
 bool rp_session_may_arrive(const struct rp_session *s);
 /* Number of accepted operations whose done() is due. */

@@ -388,6 +388,10 @@ int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 	ep->mark =
 		dom->makes_keys ? RP_KEY_MARK >> RP_KEY_MARK_SHIFT : UINT64_MAX;
 	ep->inject_size = dom->base_info->tx_attr->inject_size;
+	/* Longer bytes would need RDMA, and their copy a desc. */
+	if (dom->base_info->domain_attr->mr_mode & FI_MR_LOCAL &&
+	    ep->inject_size > RP_WIRE_MAX_STORE)
+		ep->inject_size = RP_WIRE_MAX_STORE;
 	ep->required = rp_params.required;
 	if (rp_params.commit_writes && ep->dom->makes_keys)
 		ep->implicit_flags = FI_COMMIT_COMPLETE;

@@ -626,6 +626,8 @@ int rp_private_check_order(struct rp_ep *ep, fi_addr_t dest)
 	if (!p || !ep->dests)
 		return 0;
 	for (l = find_dests(ep, ep->dom->is_msg ? 0 : dest); l; l = l->next) {
+		if (rp_session_lost_writes(l->peer->session))
+			return -FI_ENOTCONN;
 		if (l->peer->list == RP_PEER_OFF ||
 		    !rp_session_has_unplaced(l->peer->session))
 			continue;
