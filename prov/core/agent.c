@@ -22,12 +22,9 @@ int rp_agent_new(const struct rp_agent_attr *attr, struct rp_agent_host *h,
 		return -ENOMEM;
 	a->attr = *attr;
 	a->host = h;
-	if (!a->attr.max_sessions)
-		a->attr.max_sessions = RP_AGENT_SESSIONS;
-	if (!a->attr.credits)
-		a->attr.credits = RP_AGENT_CREDITS;
-	if (!a->attr.max_jobs)
-		a->attr.max_jobs = RP_AGENT_JOBS;
+	a->attr.max_sessions = attr->max_sessions ?: RP_AGENT_SESSIONS;
+	a->attr.credits = attr->credits ?: RP_AGENT_CREDITS;
+	a->attr.max_jobs = attr->max_jobs ?: RP_AGENT_JOBS;
 	TAILQ_INIT(&a->open);
 	TAILQ_INIT(&a->ending);
 	TAILQ_INIT(&a->sending);
@@ -167,11 +164,11 @@ static bool batch_fill(struct rp_agent *a, struct rp_jobs *queue,
 		job->queue = NULL;
 		fail_if_region_failed(job);
 		fail_weakened(job);
-		/* The inline batch flushes a slow job's cheap ranges. */
-		if (job->reply.status == RP_ST_OK &&
-		    rp_batch_merge(&a->inline_batch, b, job))
-			rp_job_fail_memory(job);
 		if (job->reply.status == RP_ST_OK) {
+			/* inline_batch flushes a slow job's cheap ranges. */
+			if (rp_batch_merge(&a->inline_batch, b, job))
+				rp_job_fail_memory(job);
+			/* A failed job keeps regions of merged ranges busy. */
 			job->batch = b;
 			TAILQ_INSERT_TAIL(&b->jobs, job, link);
 		} else {
@@ -186,11 +183,8 @@ static bool batch_fill(struct rp_agent *a, struct rp_jobs *queue,
 
 static void start_worker_batch(struct rp_agent *a)
 {
-	if (TAILQ_EMPTY(&a->worker_batch.jobs)) {
-		/* Memory ran out: drop the ranges of a job merged in part. */
-		rp_batch_reset(&a->worker_batch);
+	if (TAILQ_EMPTY(&a->worker_batch.jobs))
 		return;
-	}
 	rp_batch_seal(&a->worker_batch);
 	if (rp_worker_start(&a->worker)) {
 		/* No thread can be started: run the slow batch here. */
