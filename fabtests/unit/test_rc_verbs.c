@@ -338,6 +338,24 @@ Test(rc_verbs, messages_belong_to_their_queue_pair)
 	rp_channel_close(e[1].c);
 }
 
+/* A hostile peer could have an earlier message in the buffer served again. */
+Test(rc_verbs, write_with_immediate_data_is_no_message)
+{
+	struct rig_end e;
+	int posted;
+
+	rig_connect(&e);
+	posted = fake.nrecv;
+	fake_message(fake.recv[0], e.qp->qp_num, "earlier", 7);
+	fake.wc[0].opcode = IBV_WC_RECV_RDMA_WITH_IMM;
+	rig_poll();
+	cr_assert_eq(e.received, 0);
+	cr_assert_eq(e.lost, 1);
+	cr_assert_eq(e.lost_err, EPROTO);
+	cr_assert_eq(fake.nrecv, posted + 1);
+	rp_channel_close(e.c);
+}
+
 /* Devices reuse the numbers of queue pairs. */
 Test(rc_verbs, messages_of_a_closed_connection_are_dropped)
 {

@@ -350,8 +350,8 @@ int rp_verbs_post_recv(struct rp_rc *rc, struct rp_rc_recv *r)
 static int errno_of(enum ibv_wc_status status)
 {
 	switch (status) {
-	case IBV_WC_SUCCESS:
-		return 0;
+	case IBV_WC_SUCCESS: /* of a receive of no message */
+		return EPROTO;
 	case IBV_WC_REM_ACCESS_ERR:
 	case IBV_WC_LOC_PROT_ERR:
 		return EACCES;
@@ -374,7 +374,8 @@ static void complete_recv(struct rp_verbs_rc *v, const struct ibv_wc *wc)
 	struct rp_verbs_qp *q = rp_verbs_qp_find(v, wc->qp_num);
 	struct rp_verbs_channel *c = q ? q->channel : NULL;
 
-	if (c && !wc->status) {
+	/* RDMA WRITE with immediate data leaves the buffer as it was. */
+	if (c && !wc->status && wc->opcode == IBV_WC_RECV) {
 		rp_rc_complete_recv(&v->rc, &c->c, r, wc->byte_len);
 		return;
 	}
