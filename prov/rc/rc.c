@@ -21,15 +21,11 @@
 #define EMPTY_POLLS 256
 #define EMPTY_NS    4000ull
 
-static uint64_t now(struct rp_rc *rc)
-{
-	return rc->attr.now(rc->attr.arg);
-}
-
-/* Exact time; most callers use now(), which is cheaper. */
+/* Exact time; most callers use rp_rc_now(), which is cheaper. */
 static uint64_t exact_now(struct rp_rc *rc)
 {
-	return rc->attr.now_exact ? rc->attr.now_exact(rc->attr.arg) : now(rc);
+	return rc->attr.now_exact ? rc->attr.now_exact(rc->attr.arg)
+				  : rp_rc_now(rc);
 }
 
 static const struct rp_rc_ops *backend_ops(enum rp_rc_backend backend)
@@ -340,7 +336,7 @@ static int rc_connect(struct rp_connector *k, const void *addr, size_t len,
 
 static uint64_t rc_now(struct rp_connector *k)
 {
-	return now(rc_of(k));
+	return rp_rc_now(rc_of(k));
 }
 
 static int rc_random(struct rp_connector *k, void *buf, size_t len)
@@ -530,7 +526,7 @@ bool rp_rc_poll(struct rp_rc *rc, int max)
 		n++;
 	}
 	if (rc->nrequests)
-		rp_rc_requests_expire(rc, now(rc));
+		rp_rc_requests_expire(rc, rp_rc_now(rc));
 	rc->depth--;
 	free_dead(rc);
 	rc->empty_polls = n ? 0 : rc->empty_polls + 1;

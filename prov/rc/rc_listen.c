@@ -76,7 +76,7 @@ void rp_rc_add_request(struct rp_rc *rc, void *handle,
 		return;
 	}
 	*q = (struct rp_rc_request){.handle = handle,
-				    .born = rc->attr.now(rc->attr.arg),
+				    .born = rp_rc_now(rc),
 				    .source = number_source(peer)};
 	TAILQ_INSERT_TAIL(&rc->requests, q, link);
 	rc->nrequests++;

@@ -187,6 +187,10 @@ extern const struct rp_rc_ops rp_rc_verbs;
  * kicks, because a sleeping thread has the old deadline.
  */
 void rp_rc_set_due(struct rp_rc *rc, uint64_t due);
+static inline uint64_t rp_rc_now(struct rp_rc *rc)
+{
+	return rc->attr.now(rc->attr.arg);
+}
 /* Add fd to the epoll set of rp_rc_fd(), if there is one. */
 int rp_rc_watch_fd(struct rp_rc *rc, int fd);
 /* Called by ops->post(): the device has accepted op. */

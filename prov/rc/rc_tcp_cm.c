@@ -29,11 +29,6 @@ static int watch_socket(struct tcp_rc *f, int op, int fd, uint32_t events,
 	return epoll_ctl(f->cm_fd, op, fd, &ev) ? -errno : 0;
 }
 
-static uint64_t now(struct tcp_rc *f)
-{
-	return f->rc.attr.now(f->rc.attr.arg);
-}
-
 static struct tcp_half_open *oldest_silent(struct tcp_rc *f)
 {
 	struct tcp_half_open *q;
@@ -47,9 +42,11 @@ static struct tcp_half_open *oldest_silent(struct tcp_rc *f)
 /* Set the time when poll_events() is due without an event. */
 static void arm_timer(struct tcp_rc *f)
 {
-	uint64_t due = f->accept_paused ? now(f) + ACCEPT_RETRY_NS : 0, old;
 	const struct tcp_half_open *q = oldest_silent(f);
+	uint64_t due = 0, old;
 
+	if (f->accept_paused)
+		due = rp_rc_now(&f->rc) + ACCEPT_RETRY_NS;
 	if (q) {
 		old = q->born + RP_RC_HALF_OPEN_NS;
 		if (!due || old < due)
@@ -195,7 +192,7 @@ void rp_tcp_close_half_open(struct tcp_rc *f)
 
 static void expire_silent(struct tcp_rc *f)
 {
-	const uint64_t t = now(f);
+	const uint64_t t = rp_rc_now(&f->rc);
 	struct tcp_half_open *q;
 
 	while ((q = oldest_silent(f)) && t - q->born >= RP_RC_HALF_OPEN_NS)
@@ -232,7 +229,7 @@ static void accept_one(struct tcp_rc *f)
 		return;
 	}
 	set_no_delay(q->fd);
-	q->born = now(f);
+	q->born = rp_rc_now(&f->rc);
 	if (f->nsilent >= MAX_SILENT)
 		half_open_close(f, oldest_silent(f));
 	if (watch_socket(f, EPOLL_CTL_ADD, q->fd, EPOLLIN,
@@ -320,50 +317,42 @@ int rp_tcp_connect(struct rp_rc_channel *c, size_t addr_len, const void *data,
 	return ret ? ret : rp_rc_pool_grow(c->rc);
 }
 
-/* connect() has completed: send CONNECT. 0 or a positive errno. */
+/* connect() has completed: send CONNECT. 0 or -errno. */
 static int send_connect(struct tcp_channel *t)
 {
 	struct tcp_opening *o = t->opening;
 	socklen_t len = sizeof(int);
-	int err = t->connect_err;
+	int err = t->connect_err, ret;
 
 	if (!err && getsockopt(t->fd, SOL_SOCKET, SO_ERROR, &err, &len))
 		err = errno;
-	if (!err)
-		err = -send_opening(t->fd, RP_TCP_CONNECT, o->bytes, o->have);
-	if (!err)
-		err = -watch_socket(tcp_rc(t->c.rc), EPOLL_CTL_MOD, t->fd,
-				    EPOLLIN, t);
+	ret = -err ?: send_opening(t->fd, RP_TCP_CONNECT, o->bytes, o->have)
+			   ?: watch_socket(tcp_rc(t->c.rc), EPOLL_CTL_MOD,
+					   t->fd, EPOLLIN, t);
 	t->connect_sent = true;
 	memset(o, 0, sizeof(*o));
-	return err;
+	return ret;
 }
 
-/* Handle the target's ACCEPT or REJECT. */
-static void take_connect_reply(struct tcp_channel *t)
+/* Handle the target's ACCEPT or REJECT. 0 or -errno. */
+static int take_connect_reply(struct tcp_channel *t)
 {
 	struct tcp_opening *o = t->opening;
-	struct tcp_rc *f = tcp_rc(t->c.rc);
 	int ret;
 
-	if (o->head.type == RP_TCP_REJECT) {
+	if (o->head.type == RP_TCP_REJECT)
 		rp_rc_end_channel(&t->c, ECONNREFUSED, opening_data(o),
 				  o->head.length);
-		return;
-	}
-	if (o->head.type != RP_TCP_ACCEPT) {
-		rp_rc_end_channel(&t->c, EPROTO, NULL, 0);
-		return;
-	}
-	epoll_ctl(f->cm_fd, EPOLL_CTL_DEL, t->fd, NULL);
+	if (o->head.type != RP_TCP_ACCEPT)
+		return -EPROTO;
+	epoll_ctl(tcp_rc(t->c.rc)->cm_fd, EPOLL_CTL_DEL, t->fd, NULL);
 	ret = rp_tcp_open_channel(t);
-	if (ret) {
-		rp_rc_end_channel(&t->c, -ret, NULL, 0);
-		return;
-	}
+	if (ret)
+		return ret;
 	t->opening = NULL;
 	rp_rc_set_connected(&t->c, opening_data(o), o->head.length);
 	free(o);
+	return 0;
 }
 
 static void channel_event(struct tcp_channel *t)
@@ -372,17 +361,12 @@ static void channel_event(struct tcp_channel *t)
 
 	if (t->c.state != RP_RC_CONNECTING)
 		return;
-	if (!t->connect_sent) {
-		ret = -send_connect(t);
-		if (ret)
-			rp_rc_end_channel(&t->c, -ret, NULL, 0);
-		return;
-	}
-	ret = read_opening(t->fd, t->opening);
-	if (ret < 0)
+	ret = t->connect_sent ? read_opening(t->fd, t->opening)
+			      : send_connect(t);
+	if (ret > 0)
+		ret = take_connect_reply(t);
+	if (ret)
 		rp_rc_end_channel(&t->c, -ret, NULL, 0);
-	else if (ret)
-		take_connect_reply(t);
 }
 
 int rp_tcp_poll_events(struct rp_rc *rc, int max)
@@ -392,7 +376,7 @@ int rp_tcp_poll_events(struct rp_rc *rc, int max)
 	uintptr_t what;
 	int n = 0;
 
-	if (f->rc.due && now(f) >= f->rc.due) {
+	if (f->rc.due && rp_rc_now(&f->rc) >= f->rc.due) {
 		resume_accept(f);
 		expire_silent(f);
 		arm_timer(f);

@@ -236,17 +236,16 @@ static int request_connection(struct rp_verbs_channel *c)
 	return neg_errno(rdma_connect(c->id->cm, &param));
 }
 
-static void take_connect_reply(struct rp_verbs_channel *c,
-			       const struct private_data *p)
+static int take_connect_reply(struct rp_verbs_channel *c,
+			      const struct private_data *p)
 {
 	int ret = move_qp_to_rts(c);
 
 	if (!ret)
 		ret = neg_errno(rdma_establish(c->id->cm));
-	if (ret)
-		rp_rc_end_channel(&c->c, -ret, NULL, 0);
-	else
+	if (!ret)
 		rp_rc_set_connected(&c->c, p->bytes, p->len);
+	return ret;
 }
 
 /* --- target side --- */
@@ -286,9 +285,7 @@ int rp_verbs_accept(struct rp_rc_channel *base, void *handle, const void *data,
 	c->id->channel = c;
 	c->passive = true;
 	peer = rdma_get_peer_addr(c->id->cm);
-	memcpy(&base->peer, peer,
-	       peer->sa_family == AF_INET6 ? sizeof(base->peer.in6)
-					   : sizeof(base->peer.in));
+	memcpy(&base->peer, peer, rp_rc_addr_len(peer, sizeof(base->peer)));
 	return accept_id(c, data, len);
 }
 
@@ -366,8 +363,8 @@ static void channel_event(struct rp_verbs_channel *c,
 		ret = request_connection(c);
 		break;
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
-		take_connect_reply(c, p);
-		return;
+		ret = take_connect_reply(c, p);
+		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
 	case RDMA_CM_EVENT_ADDR_CHANGE:
@@ -423,15 +420,10 @@ static bool read_device_event(struct rp_verbs_rc *v)
 
 	if (!v->verbs || ibv_get_async_event(v->verbs, &ev))
 		return false;
-	switch (ev.event_type) {
-	case IBV_EVENT_QP_FATAL:
-	case IBV_EVENT_QP_REQ_ERR:
-	case IBV_EVENT_QP_ACCESS_ERR:
+	if (ev.event_type == IBV_EVENT_QP_FATAL ||
+	    ev.event_type == IBV_EVENT_QP_REQ_ERR ||
+	    ev.event_type == IBV_EVENT_QP_ACCESS_ERR)
 		q = rp_verbs_qp_find(v, ev.element.qp->qp_num);
-		break;
-	default:
-		break;
-	}
 	/* Acknowledge the event first: ibv_destroy_qp() waits for that. */
 	ibv_ack_async_event(&ev);
 	if (q && q->channel)
