@@ -443,22 +443,15 @@ static void request_execute(struct rp_agent_session *s,
 }
 
 /* False: the request waits behind a job. */
-static bool serve_request(struct rp_agent_session *s, const void *msg,
-			  const struct rp_wire_hdr *hdr)
+static bool serve_request(struct rp_agent_session *s,
+			  const struct rp_wire_hdr *hdr,
+			  const struct rp_wire_request *m, uint64_t start)
 {
 	struct rp_agent *a = s->agent;
-	struct rp_wire_request m = {.decoded = a->ranges};
-	const uint64_t start = rp_stats_now();
+	const bool full = a->backlog >= a->attr.max_jobs;
 	struct rp_job *job = a->job;
 	enum rp_status st;
-	bool full;
 
-	if (rp_wire_get_request(msg, hdr, &m)) {
-		a->stats.bad_messages++;
-		rp_agent_session_close_later(s);
-		return true;
-	}
-	full = a->backlog >= a->attr.max_jobs;
 	if (a->quiescing || (full && !STAILQ_EMPTY(&s->stalled))) {
 		refuse_request(s, hdr->token, RP_ST_OVERLOADED);
 		return true;
@@ -466,12 +459,12 @@ static bool serve_request(struct rp_agent_session *s, const void *msg,
 	*job = (struct rp_job){
 		.token = hdr->token,
 		.start = start,
-		.effect = (enum rp_effect)m.effect,
-		.data = m.data,
-		.endpoint = m.endpoint,
-		.n = m.nranges,
+		.effect = (enum rp_effect)m->effect,
+		.data = m->data,
+		.endpoint = m->endpoint,
+		.n = m->nranges,
 	};
-	st = check_request(s, &m, job);
+	st = check_request(s, m, job);
 	if (st == RP_ST_STALE_KEY) {
 		rp_agent_session_refuse(s, hdr);
 	} else if (st != RP_ST_OK) {
@@ -482,7 +475,7 @@ static bool serve_request(struct rp_agent_session *s, const void *msg,
 			return false;
 		refuse_request(s, hdr->token, RP_ST_OVERLOADED);
 	} else {
-		request_execute(s, &m);
+		request_execute(s, m);
 	}
 	return true;
 }
@@ -530,27 +523,21 @@ static void describe_commit(const struct rp_agent_session *s,
 	snprintf(m->why, sizeof(m->why), "%s", why);
 }
 
-static void serve_query(struct rp_agent_session *s, const void *msg,
-			const struct rp_wire_hdr *hdr)
+static void serve_query(struct rp_agent_session *s,
+			const struct rp_wire_hdr *hdr,
+			const struct rp_wire_query *m)
 {
 	struct rp_agent *a = s->agent;
 	struct rp_agent_grant *g;
 	struct rp_wire_info info;
-	struct rp_wire_query m;
-	struct rp_region *r;
 	enum rp_status st;
+	struct rp_region *r = rp_regions_find(&a->regions, m->key, &st);
 
-	if (rp_wire_get_query(msg, hdr, &m)) {
-		a->stats.bad_messages++;
-		rp_agent_session_close_later(s);
-		return;
-	}
-	r = rp_regions_find(&a->regions, m.key, &st);
 	if (!r) {
 		rp_agent_session_refuse(s, hdr);
 		return;
 	}
-	describe_commit(s, r, m.required, &info);
+	describe_commit(s, r, m->required, &info);
 	/* Grant the key even if commits are refused: for writes and reads. */
 	st = rp_agent_grant_get(s, r, &g);
 	if (st == RP_ST_OK)
@@ -562,13 +549,16 @@ static void serve_query(struct rp_agent_session *s, const void *msg,
 
 bool rp_agent_serve(struct rp_agent_session *s, const void *msg, size_t len)
 {
+	struct rp_wire_request m = {.decoded = s->agent->ranges};
+	const uint64_t start = rp_stats_now();
+	struct rp_wire_query q;
 	struct rp_wire_hdr hdr;
 
 	if (!rp_wire_get_hdr(msg, len, &hdr)) {
-		if (hdr.type == RP_MSG_REQUEST)
-			return serve_request(s, msg, &hdr);
-		if (hdr.type == RP_MSG_QUERY) {
-			serve_query(s, msg, &hdr);
+		if (!rp_wire_get_request(msg, &hdr, &m))
+			return serve_request(s, &hdr, &m, start);
+		if (!rp_wire_get_query(msg, &hdr, &q)) {
+			serve_query(s, &hdr, &q);
 			return true;
 		}
 	}
