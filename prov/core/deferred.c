@@ -83,9 +83,7 @@ struct rp_deferred_op *rp_deferred_take(struct rp_deferred *d)
 		op->outcome = RP_DEFERRED_BEHIND_ERR;
 	if (op->outcome != RP_DEFERRED_OK) {
 		d->failed = true;
-		d->state = RP_DEFERRED_CLOSED;
-		d->outstanding = d->replies_due = 0;
-		d->doorbell = false;
+		rp_deferred_close(d);
 	}
 	return op;
 }
