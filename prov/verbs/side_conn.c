@@ -190,11 +190,6 @@ static void replies_open(struct rp_post *p, const struct ibv_cq *cq)
 #endif
 }
 
-static int side_errno(void)
-{
-	return errno ? errno : EIO;
-}
-
 static int initiator_open(struct rp_post *p, struct ibv_pd *pd,
 			  struct ibv_cq *cq)
 {
@@ -205,20 +200,19 @@ static int initiator_open(struct rp_post *p, struct ibv_pd *pd,
 	p->end = k;
 	p->ring_mr = ibv_reg_mr(pd, k->ring_out, sizeof(k->ring_out),
 				IBV_ACCESS_LOCAL_WRITE);
-	if (!p->ring_mr)
-		return side_errno();
-	k->ring_lkey = p->ring_mr->lkey;
-	p->side_pd = ibv_alloc_pd(pd->context);
-	if (!p->side_pd)
-		return side_errno();
-	p->end_mr =
-		ibv_reg_mr(p->side_pd, k, sizeof(*k), IBV_ACCESS_LOCAL_WRITE);
-	if (!p->end_mr)
-		return side_errno();
-	replies_open(p, cq);
-	/* With the program's completion queue replies wake the program. */
-	p->side_qp = rp_side_new(p->side_pd, cq, RP_SIDE_SENDS, RP_SIDE_RECVS);
-	return p->side_qp ? 0 : side_errno();
+	if (p->ring_mr)
+		p->side_pd = ibv_alloc_pd(pd->context);
+	if (p->side_pd)
+		p->end_mr = ibv_reg_mr(p->side_pd, k, sizeof(*k),
+				       IBV_ACCESS_LOCAL_WRITE);
+	if (p->end_mr) {
+		k->ring_lkey = p->ring_mr->lkey;
+		replies_open(p, cq);
+		/* With the program's CQ replies wake the program. */
+		p->side_qp = rp_side_new(p->side_pd, cq, RP_SIDE_SENDS,
+					 RP_SIDE_RECVS);
+	}
+	return p->side_qp ? 0 : errno ?: EIO;
 }
 
 /* Open this end's initiator and, if the peer may flush, this end's target. */
