@@ -572,6 +572,18 @@ Test(deferred, dropped_request_takes_one_reply)
 	cr_assert(!receive_reply(0, RP_ST_OK));
 }
 
+/* Behind a failure no reply is due, not even to a request placed later. */
+Test(deferred, no_deadline_from_placement_behind_a_failure)
+{
+	begin_polling();
+	cr_assert(receive_reply(1, RP_ST_FLUSH_FAILED));
+	put_pipelined(1);
+	expect_end(0, RP_DEFERRED_REFUSED, RP_ST_FLUSH_FAILED);
+	rp_deferred_mark_placed(&a, 0, &items[1]);
+	cr_assert(!rp_deferred_expire(&a, UINT64_MAX));
+	expect_end(1, RP_DEFERRED_BEHIND_ERR, 0);
+}
+
 /* A lost connection fails requests that are not placed yet, too. */
 Test(deferred, pipelined_requests_are_lost)
 {
