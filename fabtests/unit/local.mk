@@ -679,7 +679,8 @@ fabtests_unit_test_shim_post_LDFLAGS = $(shim_ldflags)
 unit_tests += fabtests/unit/test_shim_target
 fabtests_unit_test_shim_target_SOURCES = fabtests/unit/test_shim_target.c $(rc_device)
 fabtests_unit_test_shim_target_LDADD = $(shim_ldadd)
-fabtests_unit_test_shim_target_LDFLAGS = $(shim_ldflags) -Wl,--wrap=poll
+fabtests_unit_test_shim_target_LDFLAGS = $(shim_ldflags) -Wl,--wrap=poll \
+	-Wl,--wrap=clock_gettime
 
 unit_tests += fabtests/unit/test_shim_ring
 fabtests_unit_test_shim_ring_SOURCES = fabtests/unit/test_shim_ring.c $(rc_device)

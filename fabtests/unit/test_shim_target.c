@@ -12,6 +12,7 @@
 
 #include "core/wire.h"
 #include "rc_pair.h"
+#include "verbs/target_priv.h"
 
 #define FOR_EVER "60000000" /* us: longer than any test waits */
 
@@ -38,6 +39,20 @@ int __wrap_poll(struct pollfd *fds, nfds_t n, int ms)
 {
 	atomic_store(&last_timeout, ms);
 	return __real_poll(fds, n, ms);
+}
+
+/* The exact clock, which ends the agent's polling, is ahead by this. */
+static atomic_int ahead;
+
+int __real_clock_gettime(clockid_t id, struct timespec *t);
+int __wrap_clock_gettime(clockid_t id, struct timespec *t);
+int __wrap_clock_gettime(clockid_t id, struct timespec *t)
+{
+	int ret = __real_clock_gettime(id, t);
+
+	if (id == CLOCK_MONOTONIC)
+		t->tv_sec += atomic_load(&ahead);
+	return ret;
 }
 
 Test(shim_target, durable_when_it_completes)
@@ -316,6 +331,76 @@ Test(shim_target, thread_polls_before_it_sleeps)
 
 	cr_assert_gt(without, 10u);
 	cr_assert_lt(with, 5u, "%u", with);
+}
+
+static void wait_ms(void)
+{
+	const struct timespec ms = {.tv_nsec = 1000000};
+
+	nanosleep(&ms, NULL);
+}
+
+/* Deliver a request for which the agent sends a reply. */
+static void deliver_request(uint64_t token)
+{
+	struct rp_wire_range range = {.len = 64};
+	const struct rp_wire_request m = {.nranges = 1,
+					  .level = RP_LEVEL_DURABLE,
+					  .required = RP_CLASS_POWER,
+					  .ranges = &range};
+	uint8_t msg[128];
+	struct rp_desc d;
+	int len;
+
+	cr_assert_eq(rp_desc_get(p.desc.bytes, &d), 0);
+	range.key = d.key;
+	range.addr = d.addr;
+	len = rp_wire_put_request(msg, sizeof(msg), token, &m);
+	cr_assert_gt(len, 0);
+	while (!dev_deliver_send(p.sb.target, msg, (size_t)len))
+		wait_ms();
+}
+
+static bool has_send_buffer(void)
+{
+	const struct rp_post *post = rp_qp_of(p.b.sqp)->post_data;
+	bool has;
+
+	rp_pd_lock(post->dom);
+	has = post->target->tx_free;
+	pthread_mutex_unlock(&post->dom->lock);
+	return has;
+}
+
+/* The agent's thread cannot send IDLE to a peer that receives nothing. */
+Test(shim_target, peer_that_receives_nothing_does_not_hold_the_lock)
+{
+	const struct pair_attr sleeping = {
+		.access = PERSISTENT, .sides = true, .sleeps = true};
+	struct rpmem_mr *mr;
+
+	setenv("FI_OFI_RPMEM_SPIN", FOR_EVER, 1);
+	pair_open(&p, &sleeping);
+	while (!rp_qp_of(p.a.sqp)->side->deferred.polling) {
+		cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
+		pair_expect_next(&p, 1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	}
+	dev.hold = true;
+	for (uint64_t i = 1; i <= SENDS; i++)
+		deliver_request(1000 + i);
+	while (has_send_buffer())
+		wait_ms();
+	/* The budget for polling ends. */
+	atomic_store(&ahead, 120);
+	for (int i = 0; atomic_load(&last_timeout) != 1; i++) {
+		cr_assert_lt(i, 20000, "the agent's thread does not sleep");
+		wait_ms();
+	}
+	mr = rpmem_reg_mr(dev_pd(), dev.pmem, 64, (int)(OPEN | PERSISTENT));
+	cr_assert_not_null(mr);
+	cr_assert_eq(rpmem_dereg_mr(mr), 0);
+	dev_run();
+	pair_close(&p);
 }
 
 /* --- facts that become weaker --- */

@@ -115,20 +115,20 @@ static bool announce_idle(struct rp_target *s)
 /* Arm all completion queues. True: work was found, do not sleep. */
 static bool park_all(struct rp_pd *dom)
 {
-	struct rp_target *s;
-	bool came;
+	struct rp_target *s, *next;
+	bool came = false;
 
-	while ((s = LIST_FIRST(&dom->polled))) {
-		if (!announce_idle(s))
-			return true;
+	LIST_FOREACH_SAFE(s, &dom->polled, polled, next)
+	{
+		if (came || !announce_idle(s))
+			continue;
 		rp_target_park(s);
 		came = ibv_req_notify_cq(s->cq, 0);
 		if (came)
 			rp_target_disconnect(s);
-		if (rp_target_poll_cq(s) || came)
-			return true;
+		came |= rp_target_poll_cq(s);
 	}
-	return false;
+	return came;
 }
 
 static bool keep_polling(struct rp_pd *dom, bool came, unsigned int polls)
@@ -147,6 +147,9 @@ static int wait_ms(const struct rp_pd *dom)
 	const uint64_t most = dom->weakenings == UINT64_MAX ? 400 : 60000;
 	const uint64_t ms = due > t ? (due - t) / NS_PER_MS + 1 : 0;
 
+	/* A peer that takes no IDLE is polled, as it expects that. */
+	if (!LIST_EMPTY(&dom->polled))
+		return 1;
 	if (due == UINT64_MAX && dom->weakenings != UINT64_MAX)
 		return -1;
 	return (int)(ms < most ? ms : most);
@@ -192,11 +195,11 @@ static void *run_thread(void *arg)
 		while (rp_agent_progress(dom->agent));
 		if (dom->has_message && paid)
 			announce_polling(dom);
-		if (keep_polling(dom, came, polls)) {
+		if (keep_polling(dom, came, polls) || park_all(dom)) {
 			pthread_mutex_unlock(&dom->lock);
 			yield_lock(dom);
 			pthread_mutex_lock(&dom->lock);
-		} else if (!park_all(dom)) {
+		} else {
 			wait_for_event(dom);
 			polls = UINT_MAX; /* next poll reads the events */
 		}
