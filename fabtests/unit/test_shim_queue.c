@@ -385,27 +385,43 @@ Test(shim_queue, any_error_ends_flushes)
 	mock_fini(&m);
 }
 
-/* Completions of a queue pair that was detached are dropped. */
-Test(shim_queue, completions_after_detaching_are_dropped)
+/* Detach the queue pair and attach it again. */
+static void reattach(void)
 {
 	struct rp_desc d;
 
-	begin(0);
-	cr_assert_eq(rpmem_detach_cq(m.cq), EBUSY);
-	cr_assert_eq(post_flush(1, MOCK_AT, 64, P, 0), 0);
 	rp_qp_fini(&m.q);
 	memset(&m.q, 0, sizeof(m.q));
 	rp_qp_init(&m.q, &m.qp, m.cq, m.cq->ops);
 	m.q.pub.wr_flags = IBV_SEND_SIGNALED;
 	d = mock_desc(&m);
 	cr_assert_eq(mock_add(&m, &d, 0), 0);
-	cr_assert_eq(free_slots(), 7u);
-	cr_assert_eq(post_flush(2, MOCK_AT, 64, P, 0), 0);
-	mock_run(&m);
-	expect_next(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
-	expect_no_more();
-	cr_assert_eq(free_slots(), 8u);
-	mock_fini(&m);
+}
+
+/* Completions of a queue pair that was detached are dropped. */
+Test(shim_queue, completions_after_detaching_are_dropped)
+{
+	static const enum ibv_wc_status ends[] = {IBV_WC_SUCCESS,
+						  IBV_WC_WR_FLUSH_ERR};
+
+	for (int i = 0; i < 2; i++) {
+		begin(0);
+		cr_assert_eq(rpmem_detach_cq(m.cq), EBUSY);
+		cr_assert_eq(post_flush(1, MOCK_AT, 64, P, 0), 0);
+		reattach();
+		cr_assert_eq(free_slots(), 7u);
+		m.next = ends[i];
+		cr_assert(mock_step(&m));
+		m.error = false;
+		expect_no_more();
+		/* An error of the former connection does not end this one. */
+		cr_assert_eq(post_flush(2, MOCK_AT, 64, P, 0), 0);
+		mock_run(&m);
+		expect_next(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+		expect_no_more();
+		cr_assert_eq(free_slots(), 8u);
+		mock_fini(&m);
+	}
 }
 
 /* Only a device's atomic write is known to store 8 bytes at once. */

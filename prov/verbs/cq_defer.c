@@ -295,7 +295,7 @@ static bool handle_wc(struct rpmem_cq *cq, struct ibv_wc *wc)
 	struct rp_qp *q;
 	struct rp_deferred_wc *h;
 	uint64_t key = 0;
-	bool show = true;
+	bool show = true, stale = false;
 
 	/* Drop a late completion of a side queue pair that has ended. */
 	if (s && s->qp_num != wc->qp_num)
@@ -323,9 +323,11 @@ static bool handle_wc(struct rpmem_cq *cq, struct ibv_wc *wc)
 			send_requests(q);
 			return false;
 		}
+		stale = !q;
 		rp_slot_free(cq, s);
 	}
-	if (wc->status != IBV_WC_SUCCESS)
+	/* A detached queue pair's number may be that of a new one. */
+	if (wc->status != IBV_WC_SUCCESS && !stale)
 		rp_cq_mark_lost(cq, wc->qp_num);
 	q = find_busy_qp(cq, wc->qp_num);
 	if (!q || (!show && !key))
