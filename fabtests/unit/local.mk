@@ -704,6 +704,7 @@ fabtests_unit_test_shim_preload_calls_SOURCES = \
 fabtests_unit_test_shim_preload_calls_CPPFLAGS = $(AM_CPPFLAGS)
 fabtests_unit_test_shim_preload_calls_LDADD = $(shim_ldadd)
 fabtests_unit_test_shim_preload_calls_LDFLAGS = -Wl,--wrap=dlsym \
+	-Wl,--wrap=rp_pre_qp_del \
 	-Wl,--wrap=rp_device_native -Wl,--wrap=rp_builders_supported \
 	-Wl,--wrap=rp_pre_qp_find -Wl,--wrap=pthread_rwlock_unlock
 

@@ -333,6 +333,9 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 	}
 	if (mask & IBV_QP_STATE)
 		q->attr.qp_state = qp->state = a->qp_state;
+	/* RESET drops all work requests without completions. */
+	if ((mask & IBV_QP_STATE) && a->qp_state == IBV_QPS_RESET)
+		q->nqueue = q->nrecvs = 0;
 	if (mask & IBV_QP_ACCESS_FLAGS)
 		q->attr.qp_access_flags = a->qp_access_flags;
 	if (mask & IBV_QP_DEST_QPN)

@@ -163,3 +163,46 @@ Test(shim_attach, created_queue_pair_has_flush_where_the_device_has_it)
 		cr_assert_eq(ibv_destroy_cq(cq), 0);
 	}
 }
+
+static size_t free_slots(const struct rpmem_cq *cq)
+{
+	size_t n = 0;
+
+	for (const struct rp_slot *s = cq->free; s; s = s->next)
+		n++;
+	return n;
+}
+
+/* Work requests of a queue pair that is destroyed or reset never complete. */
+Test(shim_attach, slots_of_dropped_work_requests_are_freed)
+{
+	const struct pair_attr pair = {.access = PERSISTENT, .cqe = 8};
+	const struct rpmem_qp_attr attr = {.access = 0};
+	struct ibv_qp_attr reset = {.qp_state = IBV_QPS_RESET};
+	struct ibv_wc wc;
+	struct pair p;
+
+	dev.facts.domain = RP_DOMAIN_CPUCACHE;
+	for (int destroys = 0; destroys < 2; destroys++) {
+		pair_open(&p, &pair);
+		dev.hold = true;
+		for (uint64_t i = 0; i < 8; i++)
+			cr_assert_eq(pair_flush(&p, i, 0, 64), 0);
+		cr_assert_eq(free_slots(p.a.scq), 0u);
+		if (destroys) {
+			cr_assert_eq(rpmem_destroy_qp(p.a.sqp), 0);
+			p.a.sqp = NULL;
+			p.a.qp = NULL;
+		} else {
+			cr_assert_eq(rpmem_detach_qp(p.a.sqp), 0);
+			ibv_modify_qp(p.a.qp, &reset, IBV_QP_STATE);
+			p.a.sqp = rpmem_attach_qp(p.a.qp, p.a.scq, &attr);
+			cr_assert_not_null(p.a.sqp);
+		}
+		cr_assert_eq(free_slots(p.a.scq), 0u);
+		cr_assert_eq(rpmem_poll_cq(p.a.scq, 1, &wc), 0);
+		cr_assert_eq(free_slots(p.a.scq), 8u);
+		dev.hold = false;
+		pair_close(&p);
+	}
+}

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <semaphore.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,6 +22,7 @@ static struct ibv_qp qp;
 static uint32_t given_sge; /* max_send_sge that the device has got */
 static bool device_fails;
 static int destroyed, modified, lookups;
+static struct rp_pre_qp *found; /* if not NULL: the queue pair of each lookup */
 
 /* --- libibverbs --- */
 
@@ -46,6 +48,42 @@ static int modify_qp(struct ibv_qp *q, struct ibv_qp_attr *attr, int mask)
 	return 0;
 }
 
+static int query_qp(struct ibv_qp *q, struct ibv_qp_attr *attr, int mask,
+		    struct ibv_qp_init_attr *init)
+{
+	(void)q;
+	(void)mask;
+	*attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS};
+	*init = (struct ibv_qp_init_attr){.sq_sig_all = 0};
+	return 0;
+}
+
+static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t len,
+			     int access)
+{
+	static struct ibv_mr mr;
+
+	(void)pd;
+	(void)addr;
+	(void)len;
+	(void)access;
+	return &mr;
+}
+
+static int dereg_mr(struct ibv_mr *mr)
+{
+	(void)mr;
+	return 0;
+}
+
+static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+	(void)cq;
+	(void)n;
+	(void)wc;
+	return 0;
+}
+
 static void nothing(void)
 {
 }
@@ -53,16 +91,24 @@ static void nothing(void)
 void *__wrap_dlsym(void *handle, const char *name);
 void *__wrap_dlsym(void *handle, const char *name)
 {
+	static const struct {
+		const char *name;
+		void (*call)(void);
+	} calls[] = {
+		{"ibv_open_device", (void (*)(void))open_device},
+		{"ibv_destroy_qp", (void (*)(void))destroy_qp},
+		{"ibv_modify_qp", (void (*)(void))modify_qp},
+		{"ibv_query_qp", (void (*)(void))query_qp},
+		{"ibv_reg_mr", (void (*)(void))reg_mr},
+		{"ibv_dereg_mr", (void (*)(void))dereg_mr},
+	};
 	void (*f)(void) = nothing;
 	void *p;
 
 	(void)handle;
-	if (!strcmp(name, "ibv_open_device"))
-		f = (void (*)(void))open_device;
-	else if (!strcmp(name, "ibv_destroy_qp"))
-		f = (void (*)(void))destroy_qp;
-	if (!strcmp(name, "ibv_modify_qp"))
-		f = (void (*)(void))modify_qp;
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+		if (!strcmp(name, calls[i].name))
+			f = calls[i].call;
 	memcpy(&p, &f, sizeof(p));
 	return p;
 }
@@ -130,7 +176,14 @@ struct rp_pre_qp *__wrap_rp_pre_qp_find(struct ibv_qp *q);
 struct rp_pre_qp *__wrap_rp_pre_qp_find(struct ibv_qp *q)
 {
 	lookups++;
-	return __real_rp_pre_qp_find(q);
+	return found ? found : __real_rp_pre_qp_find(q);
+}
+
+/* The queue pair of a test is in no list. */
+void __wrap_rp_pre_qp_del(struct rp_pre_qp *r);
+void __wrap_rp_pre_qp_del(struct rp_pre_qp *r)
+{
+	(void)r;
 }
 
 /* A thread for which stays_locked is set keeps the lock of the devices. */
@@ -152,6 +205,7 @@ static void calls_start(void)
 {
 	device.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
 	device.create_qp_ex = create_qp;
+	device.context.ops.poll_cq = poll_cq;
 	device.query_device_ex = query_device;
 	device_fails = false;
 	destroyed = modified = lookups = 0;
@@ -181,6 +235,50 @@ Test(shim_preload_calls, failed_creation_leaves_the_attributes_as_they_were)
 		cr_assert_eq(attr.send_ops_flags, ops);
 	}
 	cr_assert_eq(destroyed, 1);
+}
+
+static size_t free_slots(const struct rpmem_cq *cq)
+{
+	size_t n = 0;
+
+	for (const struct rp_slot *s = cq->free; s; s = s->next)
+		n++;
+	return n;
+}
+
+/* A device drops the work requests of a reset or destroyed queue pair. */
+Test(shim_preload_calls, slots_of_dropped_work_requests_are_freed)
+{
+	static struct ibv_cq cq = {.context = &device.context, .cqe = 8};
+	struct rp_pre_cq c = {.cq = &cq, .lock = PTHREAD_MUTEX_INITIALIZER};
+	const struct rpmem_qp_attr how = {.access = 0};
+	struct ibv_qp_attr reset = {.qp_state = IBV_QPS_RESET};
+	struct rpmem_cq *shim = rpmem_attach_cq(&cq);
+	struct ibv_wc wc;
+
+	qp = (struct ibv_qp){.context = &device.context,
+			     .send_cq = &cq,
+			     .qp_type = IBV_QPT_RC,
+			     .qp_num = 5};
+	atomic_store(&c.shim, shim);
+	found = calloc(1, sizeof(*found));
+	found->qp = &qp;
+	found->send_cq = &c;
+	found->fd = -1;
+	found->shim = rpmem_attach_qp(&qp, shim, &how);
+	cr_assert_not_null(found->shim);
+	cr_assert_not_null(rp_slot_new(rp_qp_of(found->shim), NULL, 0));
+	cr_assert_eq(ibv_modify_qp(&qp, &reset, IBV_QP_STATE), 0);
+	cr_assert_eq(free_slots(shim), 7u);
+	cr_assert_eq(rpmem_poll_cq(shim, 1, &wc), 0);
+	cr_assert_eq(free_slots(shim), 8u);
+	cr_assert_not_null(rp_slot_new(rp_qp_of(found->shim), NULL, 0));
+	cr_assert_eq(ibv_destroy_qp(&qp), 0);
+	cr_assert_eq(destroyed, 1);
+	cr_assert_eq(free_slots(shim), 7u);
+	cr_assert_eq(rpmem_poll_cq(shim, 1, &wc), 0);
+	cr_assert_eq(free_slots(shim), 8u);
+	cr_assert_eq(rpmem_detach_cq(shim), 0);
 }
 
 /*

@@ -424,6 +424,31 @@ Test(shim_queue, completions_after_detaching_are_dropped)
 	}
 }
 
+/* A device drops work requests of a reset queue pair: they never complete. */
+Test(shim_queue, slots_of_dropped_work_requests_are_freed)
+{
+	begin(0);
+	for (uint64_t i = 0; i < 8; i++)
+		cr_assert_eq(post_flush(i, MOCK_AT, 64, P, 0), 0);
+	cr_assert(mock_step(&m));
+	cr_assert(mock_step(&m));
+	m.nqueue = 0;
+	reattach();
+	rp_cq_drop_slots(m.cq, MOCK_QPN + 1);
+	expect_no_more();
+	cr_assert_eq(free_slots(), 2u);
+	/* The queue may have completions until it was found empty. */
+	rp_cq_drop_slots(m.cq, MOCK_QPN);
+	cr_assert_eq(free_slots(), 2u);
+	cr_assert_eq(post_flush(8, MOCK_AT, 64, P, 0), 0);
+	expect_no_more();
+	cr_assert_eq(free_slots(), 7u);
+	mock_run(&m);
+	expect_next(8, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	cr_assert_eq(free_slots(), 8u);
+	mock_fini(&m);
+}
+
 /* Only a device's atomic write is known to store 8 bytes at once. */
 Test(shim_queue, atomic_writes)
 {

@@ -121,6 +121,8 @@ RP_PUBLIC struct rpmem_qp *rpmem_attach_qp(struct ibv_qp *qp,
 	if (q->native & RP_DESC_PERSISTENT)
 		q->pub.init_access |=
 			attr->access & RPMEM_ACCESS_FLUSH_PERSISTENT;
+	if (now.qp_state == IBV_QPS_RESET)
+		rp_cq_drop_slots(send_cq, qp->qp_num);
 	return &q->pub;
 fail:
 	free(p);
@@ -175,9 +177,14 @@ rpmem_create_qp(struct rpmem_cq *send_cq,
 
 RP_PUBLIC int rpmem_destroy_qp(struct rpmem_qp *qp)
 {
+	struct rpmem_cq *cq = rp_qp_of(qp)->cq;
 	struct ibv_qp *base = qp->qp;
+	const uint32_t qp_num = base->qp_num;
+	int ret = rpmem_detach_qp(qp) ?: ibv_destroy_qp(base);
 
-	return rpmem_detach_qp(qp) ?: ibv_destroy_qp(base);
+	if (!ret)
+		rp_cq_drop_slots(cq, qp_num);
+	return ret;
 }
 
 RP_PUBLIC int rpmem_detach_qp(struct rpmem_qp *qp)

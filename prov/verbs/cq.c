@@ -103,6 +103,17 @@ struct rp_slot *rp_slot_of(const struct rpmem_cq *cq, uint64_t wr_id)
 	return &cq->slots[(wr_id - from) / sizeof(*cq->slots)];
 }
 
+void rp_cq_drop_slots(struct rpmem_cq *cq, uint32_t qp_num)
+{
+	pthread_mutex_lock(&cq->lock);
+	for (size_t i = 0; i < cq->nslots; i++)
+		if (!cq->slots[i].q && cq->slots[i].qp_num == qp_num) {
+			cq->slots[i].kind = RP_SLOT_DEAD;
+			cq->has_dead_slots = true;
+		}
+	pthread_mutex_unlock(&cq->lock);
+}
+
 /* After any error the queue pair is unusable until it is reconnected. */
 void rp_cq_mark_lost(struct rpmem_cq *cq, uint32_t qp_num)
 {

@@ -394,6 +394,14 @@ static bool report_wc(struct rp_qp *q, struct rp_deferred_wc *h,
 	return true;
 }
 
+static void free_dead_slots(struct rpmem_cq *cq)
+{
+	for (size_t i = 0; cq->has_dead_slots && i < cq->nslots; i++)
+		if (cq->slots[i].kind == RP_SLOT_DEAD)
+			rp_slot_free(cq, &cq->slots[i]);
+	cq->has_dead_slots = false;
+}
+
 static int report_all(struct rpmem_cq *cq, int n, struct ibv_wc *wc)
 {
 	struct rp_qp *q, *next;
@@ -451,6 +459,8 @@ int rp_defer_poll(struct rpmem_cq *cq, int num, struct ibv_wc *wc)
 			break;
 		}
 		n = cq->ops->poll(cq->base, k, wc + shown);
+		if (!n)
+			free_dead_slots(cq);
 		if (n < 0 || (!n && !poll_rings(cq) && !expire_sides(cq)))
 			break;
 		for (int i = 0, from = shown; i < n; i++)

@@ -83,6 +83,7 @@ struct rp_slot {
 		RP_SLOT_RING, /* WRITE of a request into the peer's ring */
 		RP_SLOT_SEND, /* SEND over the side connection */
 		RP_SLOT_RECV,
+		RP_SLOT_DEAD, /* see rp_cq_drop_slots() */
 	} kind;
 	uint32_t qp_num;	/* queue pair that completes it */
 	unsigned int buf;	/* SEND, RECV: index in tx or rx */
@@ -141,6 +142,7 @@ struct rpmem_cq {
 	pthread_mutex_t lock; /* guards all members and the side connections */
 	size_t nslots;
 	struct rp_slot *slots, *free;
+	bool has_dead_slots;
 	LIST_HEAD(, rp_qp) qps;
 	unsigned int nsides;	 /* queue pairs with side connections */
 	size_t stores;		 /* atomic writes sent or queued to agents */
@@ -196,6 +198,11 @@ struct rp_slot *rp_slot_new(struct rp_qp *q,
 struct rp_slot *rp_slot_alloc(struct rpmem_cq *cq, struct rp_qp *q);
 void rp_slot_free(struct rpmem_cq *cq, struct rp_slot *s);
 struct rp_slot *rp_slot_of(const struct rpmem_cq *cq, uint64_t wr_id);
+/*
+ * A detached queue pair was destroyed or reset, which drops work requests: free
+ * their slots once the completion queue, which may have completions, is empty.
+ */
+void rp_cq_drop_slots(struct rpmem_cq *cq, uint32_t qp_num);
 /* Set q->lost after a completion error of this queue pair. */
 void rp_cq_mark_lost(struct rpmem_cq *cq, uint32_t qp_num);
 /* Convert an internal completion to the program's. False: do not report it. */

@@ -409,9 +409,11 @@ static int modify_shim_qp(struct rp_pre_qp *r, struct ibv_qp_attr *attr,
 	const uint8_t rd = attr->max_rd_atomic;
 	const uint8_t dest_rd = attr->max_dest_rd_atomic;
 	const unsigned int flushes = was_access & RP_SHIM_FLUSHES;
+	const bool resets =
+		(mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET;
 	int ret;
 
-	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET) {
+	if (resets) {
 		ret = reattach_shim(r);
 		if (ret)
 			return ret;
@@ -432,6 +434,8 @@ static int modify_shim_qp(struct rp_pre_qp *r, struct ibv_qp_attr *attr,
 	attr->max_dest_rd_atomic = dest_rd;
 	if (ret)
 		return ret;
+	if (resets)
+		rp_cq_drop_slots(shim_of(r->send_cq), r->qp->qp_num);
 	if (mask & IBV_QP_ACCESS_FLAGS) {
 		r->access = flushes;
 		r->no_read = flushes && !(was_access & IBV_ACCESS_REMOTE_READ);
@@ -496,18 +500,19 @@ RP_PUBLIC int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr,
 RP_PUBLIC int ibv_destroy_qp(struct ibv_qp *qp)
 {
 	struct rp_pre_qp *r = rp_pre_passthrough ? NULL : rp_pre_qp_find(qp);
+	int ret;
 
 	if (!r)
 		return base.destroy_qp(qp);
 	rp_pre_passthrough++;
 	rp_pre_qp_del(r);
-	rpmem_detach_qp(r->shim);
+	ret = rpmem_destroy_qp(r->shim);
 	rp_pre_cq_reserve(r->send_cq, -r->entries);
 	pthread_mutex_destroy(&r->client_lock);
 	free(r->recalled);
 	free(r);
 	rp_pre_passthrough--;
-	return base.destroy_qp(qp);
+	return ret;
 }
 
 /* --- regions --- */
