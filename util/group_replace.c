@@ -26,6 +26,18 @@ static char *new_group(const struct tool *t, unsigned int at, const char *with)
 	return strcat(name, k ? k : "");
 }
 
+/* Remove ";epoch=N" from a group's name: each opening needs another epoch. */
+static void remove_epoch(char *name)
+{
+	char *s = strstr(name, ";epoch=");
+	const char *rest;
+
+	if (!s)
+		return;
+	rest = s + 1 + strcspn(s + 1, ";");
+	memmove(s, rest, strlen(rest) + 1);
+}
+
 /* Check that the new pool can become a member. */
 static int check_new_member(const struct tool *t, unsigned int at,
 			    const struct tool_member *p)
@@ -179,6 +191,8 @@ int group_replace(struct tool *t, const char *member, const char *with)
 	tool_close(t);
 	if (!code)
 		code = tool_open_writer(t, group, &pool);
+	if (group)
+		remove_epoch(group);
 	if (!code) {
 		rpmem_pool_close(pool);
 		puts(group);

@@ -69,6 +69,13 @@ tool()
 		fail "$*: no '$text' in: $(cat said said.err)"
 }
 
+# replaced NEW GROUP NAME NAME: replace a member; the new name must be printed
+replaced()
+{
+	tool 0 "$1" replace "$2" "$(at "$3")" "$(at "$4")"
+	[ "$(cat said)" = "$1" ] || fail "replace prints $(cat said), not $1"
+}
+
 # The bytes of the group's user are the last ones of each file.
 bytes=$((1048576 - 65536))
 
@@ -156,17 +163,18 @@ damage a 12 1
 tool 10 "no majority is equal" scrub "$G"
 damage a 12 1
 tool 1 "0 more members may be lost" status "$G"
-tool 0 "$(at a),$(at b),$(at f);k=2" replace "$G" "$(at c)" "$(at f)"
-same a f
+# The printed name has no epoch: an opening with the same one would fail.
 N="$(at a),$(at b),$(at f);k=2"
+replaced "$N" "$G;epoch=1000" c f
+same a f
 client "$N" 3
 do_line "0 ok" "d 30 third"
 serve_pool c
 tool 4 "open it as" replace "$N" "$(at b)" "$(at c)"
 end
-tool 0 "$(at a),$(at c),$(at f);k=2" replace "$N" "$(at b)" "$(at c)"
-same a c
 G="$(at a),$(at c),$(at f);k=2"
+replaced "$G" "${N%;k=2};epoch=2000;k=2" b c
+same a c
 tool 0 "1 more member may be lost" status "$G"
 
 # While a member is rebuilt, what is left is shown; the writer is stopped for that.
