@@ -79,17 +79,28 @@ static int check_new_member(const struct tool *t, unsigned int at,
 }
 
 /*
+ * Whether the records of a former member must be erased. Those of an empty pool
+ * stay, because they continue an interrupted copy.
+ */
+static bool is_former(const struct tool_member *p)
+{
+	return !p->decoded && (p->disk.epoch || p->super.founder);
+}
+
+/*
  * Make a former member empty, so that it counts neither among the members that
  * know the newest commit nor as a founder. A power cut between two steps leaves
  * a member without an epoch, or only the first 8 bytes of its superblock: both
- * count as empty.
+ * count as empty. The bitmap is erased after the copy record, by which a copy
+ * takes only the last chunks and those that the bitmap marks.
  */
 static int make_empty(struct tool *t, const struct tool_member *p)
 {
 	static const struct {
 		uint64_t at, len;
 	} steps[] = {
-		{GROUP_SUPER, GROUP_AREA - GROUP_SUPER},
+		{GROUP_SUPER, GROUP_BITS_AT - GROUP_SUPER},
+		{GROUP_BITS_AT, GROUP_AREA - GROUP_BITS_AT},
 		{8, GROUP_SUPER - 8},
 		{0, 8},
 	};
@@ -105,7 +116,7 @@ static int make_empty(struct tool *t, const struct tool_member *p)
 	group_super_encode(&replaced, super);
 	ret = rpmem_pool_write(pool, super, sizeof(super), 0,
 			       RPMEM_POOL_DURABLE);
-	for (unsigned int i = 0; !ret && i < 3; i++)
+	for (unsigned int i = 0; !ret && i < 4; i++)
 		ret = rpmem_pool_zero(pool, steps[i].len, steps[i].at,
 				      RPMEM_POOL_DURABLE);
 	if (ret)
@@ -185,7 +196,7 @@ int group_replace(struct tool *t, const char *member, const char *with)
 	}
 	if (!code)
 		code = check_writer(t, at);
-	if (!code && !p.decoded)
+	if (!code && is_former(&p))
 		code = make_empty(t, &p);
 	tool_member_close(&p);
 	tool_close(t);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * fi_rpmem_group replace makes a former member empty. A power cut at any step
- * leaves no member that counts as knowing the newest commit.
+ * leaves no member that counts as knowing the newest commit. The pool of an
+ * interrupted copy keeps its records.
  */
 #include <errno.h>
 #include <string.h>
@@ -125,6 +126,7 @@ void progress_end(struct progress *p)
 {
 }
 
+/* Records of a member; one without an epoch is no founder. */
 static void put_member(unsigned int i, uint64_t epoch, uint64_t number)
 {
 	const struct group_super s = {
@@ -133,7 +135,7 @@ static void put_member(unsigned int i, uint64_t epoch, uint64_t number)
 		.id = {1, 2},
 		.length = 64,
 		.chunk = GROUP_CHUNK,
-		.founder = true,
+		.founder = epoch > 0,
 	};
 
 	memset(areas[i], 0, GROUP_AREA);
@@ -143,27 +145,75 @@ static void put_member(unsigned int i, uint64_t epoch, uint64_t number)
 	memcpy(areas[i] + GROUP_NUMBER_AT(0), &number, 8);
 }
 
+/* Let member 3 have the records of a copy of all chunks, and mark chunk 64. */
+static void put_copy_record(uint64_t epoch)
+{
+	const uint64_t copied = group_copied_encode(epoch, 1);
+
+	memcpy(areas[3] + GROUP_COPIED_AT, &copied, 8);
+	areas[3][GROUP_BITS_AT + 8] = 1;
+}
+
+/* Execute the command with the members a, b and c, in epoch 2. */
+static int replace(const char *with, char *err)
+{
+	struct tool t = {.group = "a,b,c", .err = err};
+
+	for (unsigned int i = 0; i < 3; i++)
+		put_member(i, 2, 7 + i);
+	cr_assert_eq(tool_parse(&t), 0);
+	return group_replace(&t, "c", with);
+}
+
 Test(group_replace, a_power_cut_leaves_no_member_that_seems_to_know)
 {
 	for (unsigned int cut = 1; cut <= 12; cut++) {
 		struct group_super s = {0};
 		struct group_state is;
 		char err[RP_ERR_LEN];
-		struct tool t = {.group = "a,b,c", .err = err};
 		int ret;
 
-		for (unsigned int i = 0; i < MEMBERS; i++)
-			put_member(i, i == 3 ? 1 : 2, 7 + i);
+		put_member(3, 1, 10);
+		put_copy_record(1);
 		steps_left = cut / 2;
 		words_that_arrive = cut % 2;
-		cr_assert_eq(tool_parse(&t), 0);
-		group_replace(&t, "c", "d");
+		replace("d", err);
 		ret = group_area_decode(areas[3], &s, &is);
 		cr_assert(ret || is.epoch || !s.founder,
 			  "cut %u: a founder without its epoch counts as one "
 			  "that knows all commits",
 			  cut);
+		cr_assert(ret || is.epoch || !is.copied ||
+				  areas[3][GROUP_BITS_AT + 8],
+			  "cut %u: a copy skips a chunk that was marked", cut);
 		if (steps_left)
 			cr_assert_eq(ret, -ENODATA, "it is not empty: %d", ret);
 	}
+}
+
+Test(group_replace, a_founder_without_its_epoch_is_made_empty)
+{
+	struct group_super s = {0};
+	struct group_state is;
+	char err[RP_ERR_LEN];
+
+	put_member(3, 1, 10);
+	memset(areas[3] + GROUP_SLOT_AT(0), 0, GROUP_SLOT);
+	steps_left = 9;
+	replace("d", err);
+	cr_assert_eq(group_area_decode(areas[3], &s, &is), -ENODATA);
+}
+
+Test(group_replace, an_interrupted_copy_keeps_its_records)
+{
+	unsigned char was[GROUP_AREA];
+	char err[RP_ERR_LEN];
+
+	put_member(3, 0, 0);
+	put_copy_record(2);
+	memcpy(areas[3] + GROUP_PROMISE_AT, &(uint64_t){2}, 8);
+	memcpy(was, areas[3], GROUP_AREA);
+	steps_left = 9;
+	replace("d", err);
+	cr_assert_arr_eq(areas[3], was, GROUP_AREA, "the copy begins again");
 }
