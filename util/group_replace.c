@@ -38,6 +38,12 @@ static void remove_epoch(char *name)
 	memmove(s, rest, strlen(rest) + 1);
 }
 
+static bool has_newest(const struct tool *t, const struct tool_member *p)
+{
+	return !p->decoded && p->disk.epoch == t->epoch &&
+	       p->disk.number >= t->number;
+}
+
 /* Check that the new pool can become a member. */
 static int check_new_member(const struct tool *t, unsigned int at,
 			    const struct tool_member *p)
@@ -70,7 +76,8 @@ static int check_new_member(const struct tool *t, unsigned int at,
 			return rp_err(t->err, RP_EXIT_FILE,
 				      "%s is the member %s; give another pool",
 				      p->where, t->members[i].where);
-	if (p->disk.epoch == t->epoch && p->disk.number >= t->number)
+	/* Another pool has it if an earlier run was ended after the copy. */
+	if (has_newest(t, p) && tool_member_equals(&t->members[at], p))
 		return rp_err(t->err, RP_EXIT_FILE,
 			      "%s has the newest commit: nothing has to be "
 			      "replaced",
@@ -79,12 +86,14 @@ static int check_new_member(const struct tool *t, unsigned int at,
 }
 
 /*
- * Whether the records of a former member must be erased. Those of an empty pool
- * stay, because they continue an interrupted copy.
+ * Whether the records of a former member must be erased. Others stay: they are
+ * those of an empty pool, to which an interrupted copy can be continued, or of
+ * one that an earlier run has filled.
  */
-static bool is_former(const struct tool_member *p)
+static bool is_former(const struct tool *t, const struct tool_member *p)
 {
-	return !p->decoded && (p->disk.epoch || p->super.founder);
+	return !p->decoded && (p->disk.epoch || p->super.founder) &&
+	       !has_newest(t, p);
 }
 
 /*
@@ -196,12 +205,12 @@ int group_replace(struct tool *t, const char *member, const char *with)
 	}
 	if (!code)
 		code = check_writer(t, at);
-	if (!code && is_former(&p))
+	if (!code && is_former(t, &p))
 		code = make_empty(t, &p);
 	tool_member_close(&p);
 	tool_close(t);
 	if (!code)
-		code = tool_open_writer(t, group, &pool);
+		code = tool_open_writer(t, group, at, &pool);
 	if (group)
 		remove_epoch(group);
 	if (!code) {

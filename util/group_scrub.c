@@ -308,7 +308,8 @@ static void print_result(const struct scrub *s)
 /* Open the group as its writer, so that no other client changes bytes. */
 static int begin_repair(struct scrub *s)
 {
-	int code = tool_open_writer(s->t, s->t->group, &s->writer);
+	int code =
+		tool_open_writer(s->t, s->t->group, GROUP_MEMBERS, &s->writer);
 
 	if (code) {
 		s->writer = NULL;

@@ -391,66 +391,98 @@ bool tool_can_open(const struct tool *t, unsigned int but, unsigned int *lose)
 	return true;
 }
 
-/* Sum of the bytes that members lack; *away: one that is away or lags. */
-static uint64_t bytes_left(struct rpmem_pool *pool, unsigned int n,
-			   struct rpmem_pool_member *away)
-{
-	uint64_t left = 0;
+/* Bytes and members that an open group lacks. */
+struct lacks {
+	uint64_t bytes;
+	bool has_new; /* the new member of a replacement is current */
+	bool busy;    /* a copy goes on, or a member was not opened yet */
+	struct rpmem_pool_member one; /* a member that is not current */
+};
 
-	away->where = NULL;
+/*
+ * Find what members lack. one: the new member, or else one with an error if
+ * there is any; one.where is NULL if all are current.
+ */
+static struct lacks find_lacks(struct rpmem_pool *pool, unsigned int n,
+			       unsigned int new)
+{
+	struct lacks l = {0};
+	bool lacks_new = false;
+
 	for (unsigned int i = 0; i < n; i++) {
 		struct rpmem_pool_member m = {.size = sizeof(m)};
 
 		if (rpmem_pool_member(pool, i, &m))
 			continue;
-		left += m.left;
-		if (m.state == RPMEM_POOL_AWAY || m.state == RPMEM_POOL_LAGGING)
-			*away = m;
+		l.bytes += m.left;
+		if (m.state == RPMEM_POOL_CURRENT) {
+			l.has_new |= i == new;
+			continue;
+		}
+		l.busy |= m.state == RPMEM_POOL_COPYING || !m.error;
+		if (i == new || ((m.error || !l.one.where) && !lacks_new))
+			l.one = m;
+		lacks_new |= i == new;
 	}
-	return left;
+	return l;
 }
 
-/* Wait for all members; give up when one makes no progress for AWAY_MS. */
-static int wait_current(struct tool *t, struct rpmem_pool *pool)
+/*
+ * Wait for all members; give up when one makes no progress for AWAY_MS. If a
+ * member was replaced, only the new one has to become current: another member
+ * may be away for long, and the group's name changes now.
+ */
+static int wait_current(struct tool *t, struct rpmem_pool *pool,
+			unsigned int new)
 {
 	struct rpmem_pool_info info = {.size = sizeof(info)};
-	uint64_t total = 0, last = UINT64_MAX, since = rp_now_ms(), left;
-	struct rpmem_pool_member away;
+	uint64_t total = 0, last = UINT64_MAX, since = rp_now_ms();
 	struct progress bar = {0};
+	struct lacks l = {0};
 	int code = 0;
 
 	for (;;) {
+		bool late;
+
 		if (rpmem_pool_query(pool, &info))
 			code = rp_err(t->err, RP_EXIT_FAILED, "%s",
 				      rpmem_pool_error());
 		if (code || info.current == info.members)
 			break;
-		left = bytes_left(pool, info.members, &away);
-		if (left != last)
+		l = find_lacks(pool, info.members, new);
+		if (l.bytes != last)
 			since = rp_now_ms();
-		last = left;
-		if (left > total) {
-			total = left;
+		last = l.bytes;
+		if (l.bytes > total) {
+			total = l.bytes;
 			progress_end(&bar);
 			progress_begin(&bar, "copying", total, t->quiet);
 		}
-		progress_at(&bar, total - left);
-		if (rp_now_ms() - since > AWAY_MS) {
+		progress_at(&bar, total - l.bytes);
+		late = rp_now_ms() - since > AWAY_MS;
+		if (l.has_new && l.one.where && (late || !l.busy))
+			break;
+		if (late) {
 			code = rp_err(t->err, RP_EXIT_BROKEN,
 				      "the group is open, and not all of its "
 				      "members are current: %s; run this again",
-				      away.where && away.error
-					      ? away.error
-					      : "one makes no progress");
+				      l.one.error ? l.one.error
+						  : "one makes no progress");
 			break;
 		}
 		nanosleep(&(struct timespec){0, TICK_NS}, NULL);
 	}
 	progress_end(&bar);
+	if (!code && info.current != info.members)
+		fprintf(stderr,
+			"fi_rpmem_group: the member is replaced; another one "
+			"is not current, and is filled when a writer reaches "
+			"it: %s\n",
+			l.one.error ? l.one.error : l.one.where);
 	return code;
 }
 
-int tool_open_writer(struct tool *t, const char *group,
+int tool_open_writer(struct tool *t, const char *group, unsigned int new,
 		     struct rpmem_pool **pool)
 {
 	const int ret = tool_open_alone(t, group, pool);
@@ -462,7 +494,7 @@ int tool_open_writer(struct tool *t, const char *group,
 	if (ret)
 		return rp_err(t->err, rp_exit_pool(ret), "%s",
 			      rpmem_pool_error());
-	code = wait_current(t, *pool);
+	code = wait_current(t, *pool, new);
 	if (code)
 		rpmem_pool_close(*pool);
 	return code;

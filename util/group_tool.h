@@ -71,8 +71,11 @@ int tool_open_alone(const struct tool *t, const char *where,
  * many more members could be lost then.
  */
 bool tool_can_open(const struct tool *t, unsigned int but, unsigned int *lose);
-/* Open the group as its writer, and wait until its members are current. */
-int tool_open_writer(struct tool *t, const char *group,
+/*
+ * Open the group as its writer, and wait until its members are current; if its
+ * member number `new` replaces one (GROUP_MEMBERS: none does), until that is.
+ */
+int tool_open_writer(struct tool *t, const char *group, unsigned int new,
 		     struct rpmem_pool **pool);
 
 /* The commands: each returns an exit code. */

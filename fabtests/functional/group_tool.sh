@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 # fi_rpmem_group: status and scrub while a writer works, a damaged byte that is
-# found and repaired, a lost member that is replaced, and refused calls.
+# found and repaired, lost members that are replaced, and refused calls.
 set -u
 # shellcheck source=fabtests/functional/suite.sh
 . "${srcdir:-.}/fabtests/functional/suite.sh"
@@ -69,11 +69,13 @@ tool()
 		fail "$*: no '$text' in: $(cat said said.err)"
 }
 
-# replaced NEW GROUP NAME NAME: replace a member; the new name must be printed
+# replaced NEW ARG...: replace a member; the new name must be printed
 replaced()
 {
-	tool 0 "$1" replace "$2" "$(at "$3")" "$(at "$4")"
-	[ "$(cat said)" = "$1" ] || fail "replace prints $(cat said), not $1"
+	new=$1
+	shift
+	tool 0 "$new" replace "$@"
+	[ "$(cat said)" = "$new" ] || fail "replace prints $(cat said), not $new"
 }
 
 # The bytes of the group's user are the last ones of each file.
@@ -156,8 +158,11 @@ grep -q "no majority is equal" said || fail "scrub says: $(cat said)"
 damage a 500007 1
 damage b 500007 2
 
-# A lost member is replaced; then the former member replaces another one.
+# A lost member is replaced; then the former member replaces another one. The
+# daemon at the port of c has no such pool, and refuses it at once.
 end_pools KILL c
+lost=$(at c)
+mv port.c port.f
 serve_pool f --create 1M
 damage a 12 1
 tool 10 "no majority is equal" scrub "$G"
@@ -165,7 +170,7 @@ damage a 12 1
 tool 1 "0 more members may be lost" status "$G"
 # The printed name has no epoch: an opening with the same one would fail.
 N="$(at a),$(at b),$(at f);k=2"
-replaced "$N" "$G;epoch=1000" c f
+replaced "$N" "$G;epoch=1000" "$lost" "$(at f)"
 same a f
 client "$N" 3
 do_line "0 ok" "d 30 third"
@@ -173,9 +178,29 @@ serve_pool c
 tool 4 "open it as" replace "$N" "$(at b)" "$(at c)"
 end
 G="$(at a),$(at c),$(at f);k=2"
-replaced "$G" "${N%;k=2};epoch=2000;k=2" b c
+replaced "$G" "${N%;k=2};epoch=2000;k=2" "$(at b)" "$(at c)"
 same a c
 tool 0 "1 more member may be lost" status "$G"
+
+# A member is replaced while another one is away; the same command prints the
+# same name again, as is needed when it was ended before its caller had that. A
+# daemon without a member's pool refuses it at once.
+serve_pool m --create 1M n o p q
+for f in n o p q r; do
+	cp port.m port.$f
+done
+O="$(at m),$(at n),$(at o)"
+client "$O,$(at p),$(at q);k=3" 5
+end
+end_pools KILL m
+serve_pool m --create 1M n o r
+for f in 1 2; do
+	replaced "$O,$(at r),$(at q);k=3" "$O,$(at p),$(at q);k=3" \
+		"$(at p)" "$(at r)"
+	grep -q "another one is not current, .*: member $(at q) " said.err ||
+		fail "no warning: $(cat said.err)"
+	same m r
+done
 
 # While a member is rebuilt, what is left is shown; the writer is stopped for that.
 for f in i j l; do
@@ -216,6 +241,8 @@ tool 2 "is a member already" replace "$G" "$(at a)" "$(at c)"
 tool 5 "extend it" replace "$G" "$(at a)" "$(at h)"
 tool 3 "is not empty, and of no group" replace "$G" "$(at a)" "$(at g)"
 tool 3 "nothing has to be replaced" replace "$G" "$(at a)" "$(at a)"
+tool 3 "nothing has to be replaced" \
+	replace "$G" "$(at a)" "localhost:$(cat port.a):a"
 tool 3 "is the member" replace "$G" "$(at a)" "localhost:$(cat port.c):c"
 tool 2 "is no group" status "$(at a)"
 tool 2 "give ;k=N" status "$G;k=2"

@@ -2,13 +2,14 @@
 /*
  * fi_rpmem_group replace makes a former member empty. A power cut at any step
  * leaves no member that counts as knowing the newest commit. The pool of an
- * interrupted copy keeps its records.
+ * earlier run keeps its records. No other member has to become current.
  */
 #include <errno.h>
 #include <string.h>
 
 #include <criterion/criterion.h>
 
+#include "util/exit_codes.h"
 #include "util/group_tool.h"
 #include "util/progress_bar.h"
 
@@ -16,7 +17,9 @@
 #define WORDS	(GROUP_AREA / 8)
 
 static unsigned char areas[MEMBERS][GROUP_AREA];
-static struct rpmem_pool pools[MEMBERS];
+static struct rpmem_pool pools[MEMBERS + 1]; /* the last one: the group */
+static bool group_opens;
+static unsigned int queries;	/* number of queries of the open group */
 static unsigned int steps_left; /* steps until the power cut */
 static uint64_t
 	words_that_arrive; /* bit mask: words of the last step that arrive */
@@ -29,10 +32,11 @@ static unsigned char *area_of(struct rpmem_pool *pool)
 int rpmem_pool_open(struct rpmem_pool **pool, const char *where,
 		    const struct rpmem_pool_attr *attr)
 {
-	/* The open of the whole group, with several pools, ends the test. */
-	if (where[1])
+	const bool is_group = where[1];
+
+	if (is_group && !group_opens)
 		return -ETIMEDOUT;
-	*pool = &pools[*where - 'a'];
+	*pool = &pools[is_group ? MEMBERS : (unsigned int)(*where - 'a')];
 	return 0;
 }
 
@@ -40,16 +44,32 @@ void rpmem_pool_close(struct rpmem_pool *pool)
 {
 }
 
+/* Member a of the open group at each query; the others are current. */
+static const struct rpmem_pool_member member_a[] = {
+	{.where = "a", .state = RPMEM_POOL_COPYING, .error = "it was away"},
+	{.where = "a", .state = RPMEM_POOL_AWAY},
+	{.where = "a", .state = RPMEM_POOL_AWAY, .error = "it is away"},
+	{.where = "a", .state = RPMEM_POOL_CURRENT},
+};
+
 int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info)
 {
-	info->length = 2 * GROUP_AREA;
+	info->length = 2ull * GROUP_AREA;
+	if (pool != &pools[MEMBERS])
+		return 0;
+	info->members = 3;
+	info->current = member_a[queries++].state == RPMEM_POOL_CURRENT ? 3 : 2;
 	return 0;
 }
 
 int rpmem_pool_member(struct rpmem_pool *pool, unsigned int index,
 		      struct rpmem_pool_member *member)
 {
-	return -ENOENT;
+	*member = (struct rpmem_pool_member){.where = "another",
+					     .state = RPMEM_POOL_CURRENT};
+	if (!index)
+		*member = member_a[queries - 1];
+	return 0;
 }
 
 const char *rpmem_pool_error(void)
@@ -216,4 +236,39 @@ Test(group_replace, an_interrupted_copy_keeps_its_records)
 	steps_left = 9;
 	replace("d", err);
 	cr_assert_arr_eq(areas[3], was, GROUP_AREA, "the copy begins again");
+}
+
+Test(group_replace, a_pool_with_all_copies_is_not_copied_again)
+{
+	unsigned char was[GROUP_AREA];
+	char err[RP_ERR_LEN];
+
+	put_member(3, 2, 10);
+	memcpy(was, areas[3], GROUP_AREA);
+	steps_left = 9;
+	cr_assert_eq(replace("d", err), RP_EXIT_NETWORK, "%s", err);
+	cr_assert_arr_eq(areas[3], was, GROUP_AREA);
+	cr_assert_eq(replace("c", err), RP_EXIT_FILE);
+	cr_assert(strstr(err, "nothing has to be replaced"), "%s", err);
+}
+
+Test(group_replace, a_replacement_waits_for_copies_and_for_no_lost_member)
+{
+	char err[RP_ERR_LEN];
+
+	group_opens = true;
+	put_member(3, 2, 10);
+	cr_assert_eq(replace("d", err), 0, "%s", err);
+	cr_assert_eq(queries, 3);
+}
+
+Test(group_replace, a_repair_waits_for_all_members)
+{
+	char err[RP_ERR_LEN];
+	struct tool t = {.group = "a,b,c", .err = err};
+	struct rpmem_pool *pool;
+
+	group_opens = true;
+	cr_assert_eq(tool_open_writer(&t, t.group, GROUP_MEMBERS, &pool), 0);
+	cr_assert_eq(queries, 4);
 }
