@@ -68,12 +68,6 @@ void leg_add(struct group *g, unsigned int member, struct group_leg *leg)
 		leg->of->legs++;
 }
 
-/* The bytes for which a leg counts in the backlog. Zeros do not travel. */
-static uint64_t leg_lag(const struct group_leg *leg)
-{
-	return leg->op.type == RPMEM_POOL_ZERO ? 0 : leg->op.len;
-}
-
 void member_start(struct group *g, unsigned int member,
 		  struct rpmem_pool_op *op)
 {
@@ -605,33 +599,6 @@ static void start_read(struct group *g, struct group_op *o)
 	}
 }
 
-bool group_member_has_all(const struct group *g, unsigned int member)
-{
-	const struct group_member *m = &g->members[member];
-	const struct group_legs *lists[] = {&m->queue, &m->commits, &m->out};
-	const struct group_leg *leg;
-
-	if (m->state != MEMBER_CURRENT)
-		return false;
-	for (unsigned int i = 0; i < 3; i++)
-		TAILQ_FOREACH (leg, lists[i], link)
-			if (leg->of && leg->of->complete)
-				return false;
-	return true;
-}
-
-bool group_is_quiet(const struct group *g)
-{
-	for (unsigned int i = 0; i < g->n; i++)
-		if (g->members[i].state != MEMBER_CURRENT ||
-		    !TAILQ_EMPTY(&g->members[i].queue) ||
-		    !TAILQ_EMPTY(&g->members[i].commits) ||
-		    !TAILQ_EMPTY(&g->members[i].out))
-			return false;
-	return TAILQ_EMPTY(&g->ops) && TAILQ_EMPTY(&g->reads) &&
-	       g->phase == GROUP_OPEN;
-}
-
 /* --- end of the group, of operations and of members --- */
 
 static void fail_list(struct group *g, struct group_ops *list, int ret,
@@ -707,34 +674,11 @@ static void expire(struct group *g)
 		}
 }
 
-static uint64_t longest_lag(const struct group_legs *list)
-{
-	const struct group_leg *leg;
-	uint64_t longest = 0;
-
-	TAILQ_FOREACH (leg, list, link)
-		if (leg->of && leg->of->complete && leg_lag(leg) > longest)
-			longest = leg_lag(leg);
-	return longest;
-}
-
-/* Whether a member lags too far, also without its longest leg. */
-static bool is_slow(const struct group_member *m)
-{
-	uint64_t queued, sent;
-
-	if (m->backlog <= GROUP_BACKLOG)
-		return false;
-	queued = longest_lag(&m->queue);
-	sent = longest_lag(&m->out);
-	return m->backlog - (queued > sent ? queued : sent) > GROUP_BACKLOG;
-}
-
 /* Drop a member that lags too far; chunks are copied to it later. */
 static void drop_slow(struct group *g)
 {
 	for (unsigned int i = 0; i < g->n; i++)
-		if (is_slow(&g->members[i]))
+		if (member_is_slow(&g->members[i]))
 			member_drop(g, i, -ETIMEDOUT,
 				    "it was too slow; it is brought up to date "
 				    "again");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The ranges of bytes that the legs of a member change. */
+/* The legs of a member: the ranges that they change, and what it lags. */
 #include "config.h"
 
 #include "libpool/group.h"
@@ -73,4 +73,58 @@ void group_out_add(struct group_member *m, struct group_leg *leg)
 	if (n && at + n > m->out_end)
 		m->out_end = at + n;
 	TAILQ_INSERT_TAIL(&m->out, leg, link);
+}
+
+uint64_t leg_lag(const struct group_leg *leg)
+{
+	return leg->op.type == RPMEM_POOL_ZERO ? 0 : leg->op.len;
+}
+
+static uint64_t longest_lag(const struct group_legs *list)
+{
+	const struct group_leg *leg;
+	uint64_t longest = 0;
+
+	TAILQ_FOREACH (leg, list, link)
+		if (leg->of && leg->of->complete && leg_lag(leg) > longest)
+			longest = leg_lag(leg);
+	return longest;
+}
+
+bool member_is_slow(const struct group_member *m)
+{
+	uint64_t queued, sent;
+
+	if (m->backlog <= GROUP_BACKLOG)
+		return false;
+	queued = longest_lag(&m->queue);
+	sent = longest_lag(&m->out);
+	return m->backlog - (queued > sent ? queued : sent) > GROUP_BACKLOG;
+}
+
+bool group_member_has_all(const struct group *g, unsigned int member)
+{
+	const struct group_member *m = &g->members[member];
+	const struct group_legs *lists[] = {&m->queue, &m->commits, &m->out};
+	const struct group_leg *leg;
+
+	if (m->state != MEMBER_CURRENT)
+		return false;
+	for (unsigned int i = 0; i < 3; i++)
+		TAILQ_FOREACH (leg, lists[i], link)
+			if (leg->of && leg->of->complete)
+				return false;
+	return true;
+}
+
+bool group_is_quiet(const struct group *g)
+{
+	for (unsigned int i = 0; i < g->n; i++)
+		if (g->members[i].state != MEMBER_CURRENT ||
+		    !TAILQ_EMPTY(&g->members[i].queue) ||
+		    !TAILQ_EMPTY(&g->members[i].commits) ||
+		    !TAILQ_EMPTY(&g->members[i].out))
+			return false;
+	return TAILQ_EMPTY(&g->ops) && TAILQ_EMPTY(&g->reads) &&
+	       g->phase == GROUP_OPEN;
 }
