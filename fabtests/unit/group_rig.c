@@ -375,6 +375,19 @@ static bool is_unreported(const struct rig *r, const struct rig_op *o)
 	       o->op->offset == r->unreported_at;
 }
 
+/* Is this a commit behind a write whose error has not been reported? */
+static bool is_behind_failure(const struct rig *r, const struct rig_op *commit)
+{
+	if (commit->op->type != RPMEM_POOL_COMMIT ||
+	    !r->members[commit->member].writes_fail)
+		return false;
+	for (const struct rig_op *o = r->ops; o < commit; o++)
+		if (o->in_use && o->executed && o->op->result &&
+		    o->writer == commit->writer && o->member == commit->member)
+			return true;
+	return false;
+}
+
 /* Can this operation be executed, or its result be reported? */
 static bool may_advance(const struct rig *r, const struct rig_op *o)
 {
@@ -382,7 +395,7 @@ static bool may_advance(const struct rig *r, const struct rig_op *o)
 
 	return o->in_use && !w->paused && !w->cut_off[o->member] &&
 	       (o->executed || r->members[o->member].up) &&
-	       !is_unreported(r, o);
+	       !is_unreported(r, o) && !is_behind_failure(r, o);
 }
 
 /*

@@ -23,6 +23,63 @@ Test(pool_group_rules, the_last_member_is_kept_when_its_disk_fails)
 	rig_end(&rig);
 }
 
+static int write_durably(unsigned int w, unsigned int cell, uint64_t value)
+{
+	struct call c = {.value = value};
+
+	c.op = (struct rpmem_pool_op){
+		.type = RPMEM_POOL_WRITE,
+		.flags = RPMEM_POOL_DURABLE,
+		.buf = &c.value,
+		.offset = cell * 8,
+		.len = 8,
+	};
+	submit_call(w, &c);
+	return finish_call(&c);
+}
+
+static int commit_and_store(unsigned int w, unsigned int cell, uint64_t value)
+{
+	struct call c = {
+		.op.type = RPMEM_POOL_COMMIT,
+		.then = {.offset = cell * 8, .value = value},
+	};
+
+	c.op.then = &c.then;
+	submit_call(w, &c);
+	return finish_call(&c);
+}
+
+/*
+ * The commit that follows the write of a durable write, or the store of a
+ * commit, succeeds at the member: the caller gets the error of the write.
+ */
+Test(pool_group_rules, a_durable_write_fails_when_only_its_commit_succeeds)
+{
+	for (uint64_t seed = 0; seed < 16; seed++) {
+		unsigned int w;
+
+		start_members(seed, 2, 1);
+		w = open_writer();
+		await_all_current(w);
+		write_and_commit(w, 0, 7);
+		while (!group_is_quiet(group_of(w)))
+			rig_event(&rig);
+		lose_member(1);
+		rig.members[0].writes_fail = true;
+		cr_assert_eq(write_durably(w, 0, 8), -EIO);
+		cr_assert_eq(commit_and_store(w, 0, 9), -EIO);
+		cr_assert_eq(group_of(w)->phase, GROUP_OPEN);
+		rig.members[0].writes_fail = false;
+		cr_assert_eq(read_cell(w, 0), 7);
+		cr_assert_not(write_durably(w, 0, 8));
+		cr_assert_eq(read_cell(w, 0), 8);
+		cr_assert_not(commit_and_store(w, 0, 9));
+		cr_assert_eq(read_cell(w, 0), 9);
+		rig_end(&rig);
+	}
+}
+
 /*
  * All members are away for longer than a call waits. Then what was sent to them
  * fails, the bitmap at first, and one of them is left.

@@ -294,7 +294,7 @@ static int add_write(struct group *g, enum rpmem_pool_type type,
 		free(o);
 		return -ENOMEM;
 	}
-	g->writes++;
+	o->writes = ++g->writes;
 	TAILQ_INSERT_TAIL(&g->ops, o, link);
 	return 0;
 }
@@ -501,6 +501,27 @@ static void repeat_at_last(struct group *g, unsigned int member,
 	pause_member(g, m, leg->op.result, error);
 }
 
+/*
+ * Complete an operation with the result of one member. The commit of a durable
+ * write, or of the store of a commit, has the caller's operation of both, and
+ * the members can execute it without the write: it fails with the write.
+ */
+static void op_reply(struct group *g, unsigned int member, struct group_op *o,
+		     const struct rpmem_pool_op *op)
+{
+	const char *error =
+		op->result ? group_text(g, member, op->error) : NULL;
+	struct group_op *commit = TAILQ_NEXT(o, link);
+
+	TAILQ_REMOVE(&g->ops, o, link);
+	if (!o->user && commit && commit->stored &&
+	    commit->writes == o->writes) {
+		TAILQ_REMOVE(&g->ops, commit, link);
+		op_complete(g, commit, op->result, error);
+	}
+	op_complete(g, o, op->result, error);
+}
+
 void group_done(struct group *g, unsigned int member, struct rpmem_pool_op *op)
 {
 	struct group_leg *leg = (struct group_leg *)op->context;
@@ -548,10 +569,7 @@ void group_done(struct group *g, unsigned int member, struct rpmem_pool_op *op)
 	if (o->complete) {
 		m->backlog -= leg_lag(leg);
 	} else if (leg->kind == LEG_READ || op->result) {
-		TAILQ_REMOVE(&g->ops, o, link);
-		op_complete(g, o, op->result,
-			    op->result ? group_text(g, member, op->error)
-				       : NULL);
+		op_reply(g, member, o, op);
 	}
 	leg_free(g, leg);
 }

@@ -128,7 +128,7 @@ struct group_op {
 	uint64_t deadline, since; /* since: when a read was sent (ms) */
 	unsigned int at;	  /* member to which a read was sent */
 	uint64_t number;	  /* number of a commit */
-	uint64_t writes;	  /* number of writes that a commit covers */
+	uint64_t writes;	  /* count of writes up to this one */
 	unsigned int has;	  /* members at which it is done, as bits */
 	unsigned int legs;	  /* legs that are not freed yet */
 	bool complete, failed, stored;
