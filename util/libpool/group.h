@@ -306,7 +306,10 @@ bool member_has_all(const struct group *g, unsigned int member, uint64_t offset,
 /* Whether an outstanding leg changes the range. Updates out_first, out_end. */
 bool group_out_overlaps(struct group_member *m, uint64_t offset, uint64_t len);
 void group_out_add(struct group_member *m, struct group_leg *leg);
-/* The bytes for which a leg counts in the backlog. Zeros do not travel. */
+/*
+ * The bytes for which a leg counts in the backlog. Zeros do not travel. What
+ * failed counts at no member: else an outage of all would drop the last one.
+ */
 uint64_t leg_lag(const struct group_leg *leg);
 /* Whether a member lags too far, also without its longest leg. */
 bool member_is_slow(const struct group_member *m);

@@ -77,7 +77,8 @@ void group_out_add(struct group_member *m, struct group_leg *leg)
 
 uint64_t leg_lag(const struct group_leg *leg)
 {
-	return leg->op.type == RPMEM_POOL_ZERO ? 0 : leg->op.len;
+	return leg->of->failed || leg->op.type == RPMEM_POOL_ZERO ? 0
+								  : leg->op.len;
 }
 
 static uint64_t longest_lag(const struct group_legs *list)
