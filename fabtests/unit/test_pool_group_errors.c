@@ -148,6 +148,7 @@ Test(pool_group_rules, the_last_member_is_not_kept_without_a_completed_write)
 /* Each repetition has to wait, or it would keep a thread busy. */
 Test(pool_group_rules, the_bitmap_of_the_last_member_is_repeated_with_pauses)
 {
+	const struct group_leg *leg;
 	struct call c;
 	uint64_t before;
 	unsigned int w;
@@ -169,6 +170,8 @@ Test(pool_group_rules, the_bitmap_of_the_last_member_is_repeated_with_pauses)
 	cr_assert_str_eq(c.error, "a write has failed");
 	cr_assert_gt(rig.submitted, before + 5);
 	cr_assert_leq(rig.submitted, before + 20);
+	TAILQ_FOREACH (leg, &group_of(w)->members[0].queue, link)
+		cr_assert_eq(leg->kind, LEG_BITS, "failed writes are kept");
 	rig.members[0].writes_fail = false;
 	write_and_commit(w, 0, 2);
 	cr_assert_eq(read_cell(w, 0), 2);
@@ -176,6 +179,45 @@ Test(pool_group_rules, the_bitmap_of_the_last_member_is_repeated_with_pauses)
 	rig.members[0].up = false;
 	cr_assert_eq(write_cell(w, 0, 3), -ETIMEDOUT);
 	rig_end(&rig);
+}
+
+/*
+ * A write times out while it waits at one member, behind a write to the same
+ * bytes. The other member has executed it, and has reported that or not.
+ */
+Test(pool_group_rules, a_write_that_timed_out_reaches_all_members_or_none)
+{
+	for (unsigned int reported = 0; reported < 2; reported++) {
+		const uint64_t both[] = {1, 1};
+		struct call first = {0}, second;
+		unsigned int w;
+
+		start_members(1, 2, 2);
+		w = open_writer();
+		write_and_commit(w, 0, 7);
+		await_all_current(w);
+		while (!group_is_quiet(group_of(w)))
+			rig_event(&rig);
+		group_of(w)->timeout_ms = 500;
+		rig.members[1].up = false;
+		if (!reported)
+			rig.unreported_at = GROUP_AREA + 8;
+		first.op.type = RPMEM_POOL_WRITE;
+		first.op.buf = (void *)(uintptr_t)both;
+		first.op.len = sizeof(both);
+		submit_call(w, &first);
+		write_begin(w, &second, 1, 2);
+		cr_assert_eq(finish_call(&first), -ETIMEDOUT);
+		cr_assert_eq(finish_call(&second), -ETIMEDOUT);
+		rig.unreported_at = 0;
+		return_member(1);
+		run_events(300);
+		cr_assert(group_is_quiet(group_of(w)));
+		for (unsigned int i = 0; i < 2; i++)
+			cr_assert_eq(rig.members[i].visible[GROUP_AREA + 8], 2,
+				     "member %u", i);
+		rig_end(&rig);
+	}
 }
 
 Test(pool_group_rules, a_chunk_of_the_last_member_is_read_again_with_pauses)

@@ -209,6 +209,8 @@ static void op_complete(struct group *g, struct group_op *o, int ret,
 	struct rpmem_pool_op *user = o->user;
 	struct group_leg *leg;
 
+	if (ret)
+		group_unqueue(g, o);
 	g->ended += user != NULL;
 	o->complete = true;
 	o->failed = ret != 0;

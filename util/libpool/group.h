@@ -313,6 +313,12 @@ void group_out_add(struct group_member *m, struct group_leg *leg);
 uint64_t leg_lag(const struct group_leg *leg);
 /* Whether a member lags too far, also without its longest leg. */
 bool member_is_slow(const struct group_member *m);
+/*
+ * Free the legs of a failed operation that was submitted to no member. All
+ * members lack it then, and writes that fail one after the other while the last
+ * member cannot mark their chunks do not fill its queue.
+ */
+void group_unqueue(struct group *g, const struct group_op *o);
 /* group_join.c, for group.c */
 /* Whether a write waits, so that it can be joined with adjacent ones. */
 bool group_join_waits(const struct group_member *m,

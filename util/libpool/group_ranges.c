@@ -103,6 +103,25 @@ bool member_is_slow(const struct group_member *m)
 	return m->backlog - (queued > sent ? queued : sent) > GROUP_BACKLOG;
 }
 
+void group_unqueue(struct group *g, const struct group_op *o)
+{
+	struct group_leg *legs[GROUP_MEMBERS], *leg;
+	unsigned int queued = 0;
+
+	for (unsigned int i = 0; i < g->n; i++) {
+		legs[i] = NULL;
+		TAILQ_FOREACH (leg, &g->members[i].queue, link)
+			if (leg->of == o)
+				legs[i] = leg;
+		queued += legs[i] != NULL;
+	}
+	for (unsigned int i = 0; i < g->n && queued == o->legs && !o->has; i++)
+		if (legs[i]) {
+			TAILQ_REMOVE(&g->members[i].queue, legs[i], link);
+			leg_free(g, legs[i]);
+		}
+}
+
 bool group_member_has_all(const struct group *g, unsigned int member)
 {
 	const struct group_member *m = &g->members[member];
