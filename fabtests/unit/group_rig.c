@@ -264,10 +264,14 @@ static int submit(void *arg, unsigned int member, struct rpmem_pool_op *op)
 	cr_assert(w->open[member], "an operation of a closed member");
 	if (!w->displaced[member])
 		check_durable_before(a->r, a->writer, member, op);
+	a->r->submitted++;
+	if (a->r->refused & 1u << op->type) {
+		op->error = "refused";
+		return -ENOMEM;
+	}
 	if (a->r->nops == RIG_OPS)
 		compact(a->r);
 	cr_assert_lt(a->r->nops, RIG_OPS);
-	a->r->submitted++;
 	o = &a->r->ops[a->r->nops++];
 	*o = (struct rig_op){
 		.writer = a->writer,

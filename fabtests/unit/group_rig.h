@@ -58,8 +58,10 @@ struct rig {
 	struct rig_member members[GROUP_MEMBERS];
 	struct rig_writer writers[RIG_WRITERS];
 	unsigned int nwriters;
-	bool only_writers_change;    /* only writers change members, and
-					rig_replace() */
+	bool only_writers_change; /* only writers change members, and
+				     rig_replace() */
+	unsigned int refused; /* types of operations that are not submitted, as
+				 bits: -ENOMEM */
 	uint64_t unreported_at;	     /* offset whose writes are not reported as
 				     complete; 0: none */
 	unsigned int damaged_copies; /* copies to damage; the last one goes to a

@@ -289,6 +289,106 @@ Test(pool_group_rules, members_agree_after_a_write_failed_at_the_last_one)
 	}
 }
 
+/* --- operations that the pools refuse --- */
+
+static void await_quiet(unsigned int w)
+{
+	for (unsigned int i = 0; i < EVENTS; i++)
+		if (!group_is_quiet(group_of(w)))
+			rig_event(&rig);
+	cr_assert(group_is_quiet(group_of(w)));
+}
+
+Test(pool_group_rules, a_refused_read_has_its_error_and_drops_no_member)
+{
+	struct call c;
+	unsigned int w;
+
+	start_members(1, 3, 2);
+	w = open_writer();
+	write_and_commit(w, 0, 5);
+	await_all_current(w);
+	await_quiet(w);
+	rig.refused = 1u << RPMEM_POOL_READ;
+	read_begin(w, &c, 0);
+	cr_assert_eq(finish_call(&c), -ENOMEM);
+	cr_assert_str_eq(c.error, "refused");
+	run_events(300);
+	cr_assert_eq(group_count(group_of(w), MEMBER_CURRENT), 3);
+	rig.refused = 0;
+	cr_assert_eq(read_cell(w, 0), 5);
+	rig_end(&rig);
+}
+
+Test(pool_group_rules, the_last_member_is_kept_when_it_refuses_operations)
+{
+	struct call calls[5];
+	unsigned int w;
+
+	start_members(1, 2, 1);
+	w = open_writer();
+	write_and_commit(w, 0, 5);
+	await_all_current(w);
+	await_quiet(w);
+	lose_member(1);
+	rig.refused = 1u << RPMEM_POOL_WRITE;
+	cr_assert_eq(write_cell(w, 0, 6), -ENOMEM);
+	rig.refused = 0;
+	cr_assert_not(write_cell(w, 0, 7));
+	rig.refused = 1u << RPMEM_POOL_COMMIT;
+	cr_assert_eq(commit_call(w), -ENOMEM);
+	rig.refused = 0;
+	cr_assert_not(commit_call(w));
+	cr_assert_eq(read_cell(w, 0), 7);
+	/* The third one and later ones are joined. */
+	rig.members[0].up = false;
+	for (unsigned int i = 0; i < 5; i++) {
+		write_begin(w, &calls[i], i, 8);
+		run_events(1);
+	}
+	rig.refused = 1u << RPMEM_POOL_WRITE;
+	return_member(0);
+	for (unsigned int i = 0; i < 5; i++)
+		cr_assert_eq(finish_call(&calls[i]), i < 2 ? 0 : -ENOMEM);
+	rig.refused = 0;
+	write_and_commit(w, 4, 9);
+	cr_assert_eq(group_of(w)->phase, GROUP_OPEN);
+	rig_end(&rig);
+}
+
+/* The group's own operations are tried again; members stay. */
+Test(pool_group_rules, refused_marks_and_copies_drop_no_member)
+{
+	struct call c;
+	unsigned int w;
+
+	start_members(1, 3, 2);
+	w = open_writer();
+	await_all_current(w);
+	await_quiet(w);
+	group_clear_all(group_of(w));
+	await_quiet(w);
+	rig.refused = 1u << RPMEM_POOL_WRITE;
+	write_begin(w, &c, 0, 1);
+	run_events(300);
+	cr_assert_not(c.done);
+	cr_assert_eq(group_count(group_of(w), MEMBER_CURRENT), 3);
+	rig.refused = 0;
+	cr_assert_not(finish_call(&c));
+	lose_member(2);
+	write_and_commit(w, 0, 2);
+	return_member(2);
+	await_state(w, 2, MEMBER_COPYING);
+	rig.refused = 1u << RPMEM_POOL_READ;
+	run_events(300);
+	cr_assert_eq(group_of(w)->members[2].state, MEMBER_COPYING);
+	cr_assert_eq(group_count(group_of(w), MEMBER_CURRENT), 2);
+	rig.refused = 0;
+	await_all_current(w);
+	cr_assert_eq(rig.members[2].visible[GROUP_AREA], 2);
+	rig_end(&rig);
+}
+
 /* --- no memory --- */
 
 static unsigned int legs_until_failure; /* 0: none fails */
@@ -332,6 +432,67 @@ Test(pool_group_rules, no_leg_is_queued_behind_one_without_memory)
 		legs_until_failure = 0;
 		write_and_commit(w, 0, n);
 		cr_assert_eq(read_cell(w, 0), n);
+		rig_end(&rig);
+	}
+}
+
+Test(pool_group_rules, a_mark_without_memory_drops_no_member)
+{
+	for (unsigned int n = 1; n < 4; n++) {
+		struct call c = {.value = 2};
+		unsigned int w;
+
+		start_members(n, 2, 2);
+		w = open_writer();
+		await_all_current(w);
+		await_quiet(w);
+		group_clear_all(group_of(w));
+		await_quiet(w);
+		c.op = (struct rpmem_pool_op){
+			.type = RPMEM_POOL_WRITE,
+			.buf = &c.value,
+			.len = 8,
+			.context = &c,
+		};
+		legs_until_failure = n;
+		cr_assert_eq(group_submit(group_of(w), &c.op), -ENOMEM);
+		cr_assert_eq(group_count(group_of(w), MEMBER_CURRENT), 2);
+		write_and_commit(w, 0, 3);
+		cr_assert_eq(read_cell(w, 0), 3);
+		rig_end(&rig);
+	}
+}
+
+/* Bits of chunks are cleared when all members have recorded their epoch. */
+Test(pool_group_rules, an_epoch_of_all_without_memory_is_recorded_later)
+{
+	for (unsigned int n = 1; n < 3; n++) {
+		struct group_super super;
+		struct group_state is;
+		unsigned int w;
+
+		start_members(n, 2, 1);
+		w = open_writer();
+		while (group_count(group_of(w), MEMBER_ADOPTING) < 2)
+			rig_event(&rig);
+		legs_until_failure = n;
+		await_all_current(w);
+		cr_assert_not(legs_until_failure);
+		await_quiet(w);
+		write_and_commit(w, 0, 1);
+		await_quiet(w);
+		legs_until_failure = n;
+		group_clear_all(group_of(w));
+		cr_assert(group_of(w)->nset, "bits are cleared too early");
+		group_clear_all(group_of(w));
+		await_quiet(w);
+		cr_assert_not(group_of(w)->nset);
+		for (unsigned int i = 0; i < 2; i++) {
+			const unsigned char *durable = rig.members[i].durable;
+
+			cr_assert_not(group_area_decode(durable, &super, &is));
+			cr_assert_eq(is.full, group_of(w)->epoch);
+		}
 		rig_end(&rig);
 	}
 }

@@ -25,6 +25,9 @@ struct group_leg *leg_new(enum leg_kind kind, uint64_t bytes)
 static void op_complete(struct group *g, struct group_op *o, int ret,
 			const char *error);
 
+static void repeat_leg(struct group *g, unsigned int member,
+		       struct group_leg *leg);
+
 static void op_release(struct group_op *o)
 {
 	if (o->complete && !o->legs)
@@ -72,9 +75,15 @@ void member_start(struct group *g, unsigned int member,
 		  struct rpmem_pool_op *op)
 {
 	const int ret = g->io.submit(g->io.arg, member, op);
+	struct group_leg *leg = (struct group_leg *)op->context;
 
-	if (ret)
-		member_drop(g, member, ret, NULL);
+	if (!ret)
+		return;
+	op->result = ret;
+	if (leg->of || leg->kind == LEG_JOINED || leg->kind == LEG_COPY)
+		group_done(g, member, op);
+	else
+		repeat_leg(g, member, leg);
 }
 
 /*
@@ -245,25 +254,21 @@ static struct group_op *op_new(struct group *g, enum rpmem_pool_type type,
 /* Add an operation's leg to each member that receives writes. */
 static int add_legs(struct group *g, struct group_op *o)
 {
-	struct group_leg *legs[GROUP_MEMBERS] = {NULL};
 	const bool commit = o->type == RPMEM_POOL_COMMIT;
+	struct group_leg *legs[GROUP_MEMBERS];
 
+	if (legs_new(g, commit ? LEG_COMMIT : LEG_WRITE, 0, legs))
+		return -ENOMEM;
 	for (unsigned int i = 0; i < g->n; i++) {
-		struct group_member *m = &g->members[i];
-		struct group_leg *leg;
+		struct group_leg *leg = legs[i];
 
-		if (m->state < MEMBER_COPYING || (commit && !m->numbered))
+		if (!leg)
 			continue;
-		leg = leg_new(commit ? LEG_COMMIT : LEG_WRITE, 0);
-		if (!leg) {
-			for (unsigned int j = 0; j < i; j++)
-				free(legs[j]);
-			return -ENOMEM;
-		}
 		leg->of = o;
 		leg->op.type = o->type;
 		if (commit) {
-			leg->then.offset = GROUP_NUMBER_AT(m->disk.slot);
+			leg->then.offset =
+				GROUP_NUMBER_AT(g->members[i].disk.slot);
 			leg->then.value = htole64(o->number);
 			leg->op.then = &leg->then;
 		} else {
@@ -271,11 +276,8 @@ static int add_legs(struct group *g, struct group_op *o)
 			leg->op.len = o->len;
 			leg->op.offset = GROUP_AREA + o->offset;
 		}
-		legs[i] = leg;
+		leg_add(g, i, leg);
 	}
-	for (unsigned int i = 0; i < g->n; i++)
-		if (legs[i])
-			leg_add(g, i, legs[i]);
 	return 0;
 }
 
@@ -291,8 +293,7 @@ static int add_write(struct group *g, enum rpmem_pool_type type,
 	if (copied)
 		memcpy(o->bytes, buf, len);
 	o->user = user;
-	group_touch(g, offset, len);
-	if (add_legs(g, o)) {
+	if (group_touch(g, offset, len) || add_legs(g, o)) {
 		free(o);
 		return -ENOMEM;
 	}
@@ -477,11 +478,12 @@ static void pause_member(const struct group *g, struct group_member *m, int ret,
 }
 
 /*
- * Retry a leg of the group itself at the last current member, after a pause.
- * For a LEG_SOURCE the member pauses to which the chunk is copied.
+ * Retry a leg of the group itself after a pause: it failed at the last current
+ * member, or was not submitted. For a LEG_SOURCE the member pauses to which the
+ * chunk is copied.
  */
-static void repeat_at_last(struct group *g, unsigned int member,
-			   struct group_leg *leg)
+static void repeat_leg(struct group *g, unsigned int member,
+		       struct group_leg *leg)
 {
 	const char *error = group_text(g, member, leg->op.error);
 	struct group_member *m = &g->members[member];
@@ -544,7 +546,7 @@ void group_done(struct group *g, unsigned int member, struct rpmem_pool_op *op)
 		return;
 	}
 	if (op->result && !o) {
-		repeat_at_last(g, member, leg);
+		repeat_leg(g, member, leg);
 		return;
 	}
 	if (op->result && leg->kind == LEG_WRITE)
@@ -580,6 +582,7 @@ void group_done(struct group *g, unsigned int member, struct rpmem_pool_op *op)
 static void start_read(struct group *g, struct group_op *o)
 {
 	struct group_leg *leg;
+	int ret;
 
 	/* Wait for the close of a dropped member, which may write to buf. */
 	if (o->legs)
@@ -603,18 +606,24 @@ static void start_read(struct group *g, struct group_op *o)
 		leg = leg_new(LEG_READ, 0);
 		if (!leg)
 			return;
-		leg->of = o;
 		leg->op.type = RPMEM_POOL_READ;
 		leg->op.buf = o->user->buf;
 		leg->op.offset = GROUP_AREA + o->offset;
 		leg->op.len = o->len;
+		TAILQ_REMOVE(&g->reads, o, link);
+		/* A pool refuses a buffer, or has no memory for the read. */
+		ret = g->io.submit(g->io.arg, i, &leg->op);
+		if (ret) {
+			op_complete(g, o, ret, group_text(g, i, leg->op.error));
+			free(leg);
+			return;
+		}
+		leg->of = o;
 		o->legs++;
 		o->at = i;
 		o->since = g->now;
-		TAILQ_REMOVE(&g->reads, o, link);
 		TAILQ_INSERT_TAIL(&g->ops, o, link);
 		TAILQ_INSERT_TAIL(&m->out, leg, link);
-		member_start(g, i, &leg->op);
 		return;
 	}
 }

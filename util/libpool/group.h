@@ -191,7 +191,10 @@ enum group_phase {
 };
 
 struct group_io {
-	/* Start an operation at a member; group_done() reports it. */
+	/*
+	 * Start an operation at a member; group_done() reports it. Returns an
+	 * error, and keeps its text in op->error, if it is not started.
+	 */
 	int (*submit)(void *arg, unsigned int member, struct rpmem_pool_op *op);
 	/*
 	 * Close a member and open it again. group_closed() and group_opened()
@@ -282,8 +285,11 @@ void member_step(struct group *g, unsigned int member);
 void member_join(struct group *g, unsigned int member, bool from_itself);
 void member_done(struct group *g, unsigned int member, struct group_leg *leg);
 unsigned int group_count(const struct group *g, enum member_state from);
-/* group_bits.c, for group.c: set the bits of a write; clear old ones. */
-void group_touch(struct group *g, uint64_t offset, uint64_t len);
+/*
+ * group_bits.c, for group.c: set the bits of a write (or -ENOMEM); clear old
+ * ones.
+ */
+int group_touch(struct group *g, uint64_t offset, uint64_t len);
 void group_send_full(struct group *g);
 void group_clear_old(struct group *g);
 /* group.c, for group_epoch.c and group_member.c. */
@@ -297,6 +303,12 @@ void member_drop(struct group *g, unsigned int member, int ret,
 		 const char *error);
 void group_adopted(struct group *g, unsigned int member);
 /* group_ranges.c */
+/*
+ * Make a leg for each member that receives writes, or commits; NULL for others.
+ * Returns 0 or -ENOMEM.
+ */
+int legs_new(const struct group *g, enum leg_kind kind, uint64_t bytes,
+	     struct group_leg *legs[GROUP_MEMBERS]);
 /* The bytes of a member that a leg changes; len 0: none. */
 void leg_range(const struct group_leg *leg, uint64_t *offset, uint64_t *len);
 bool leg_overlaps(const struct group_leg *leg, uint64_t offset, uint64_t len);

@@ -8,27 +8,21 @@
 
 #include "libpool/group.h"
 
-/* Send bytes first to last of the bitmap to each member. */
-static void add_bits(struct group *g, enum leg_kind kind, uint64_t first,
-		     uint64_t last)
+/* Send bytes first to last of the bitmap, with a leg for each member. */
+static void add_bits(struct group *g, struct group_leg *legs[GROUP_MEMBERS],
+		     uint64_t first, uint64_t last)
 {
 	for (unsigned int i = 0; i < g->n; i++) {
-		struct group_leg *leg;
+		struct group_leg *leg = legs[i];
 
-		if (g->members[i].state < MEMBER_COPYING)
+		if (!leg)
 			continue;
-		leg = leg_new(kind, last - first + 1);
-		if (!leg) {
-			/* A write must not reach a member without its bit. */
-			member_drop(g, i, -ENOMEM, "out of memory");
-			continue;
-		}
 		memcpy(leg->bytes, g->bits + first, last - first + 1);
 		/* Keep the bits of the chunks that this member must copy. */
 		for (uint64_t b = first; g->members[i].copy && b <= last; b++)
 			leg->bytes[b - first] |= g->members[i].copy[b];
 		leg->op.type = RPMEM_POOL_WRITE;
-		leg->op.flags = kind == LEG_BITS ? RPMEM_POOL_DURABLE : 0;
+		leg->op.flags = leg->kind == LEG_BITS ? RPMEM_POOL_DURABLE : 0;
 		leg->op.buf = leg->bytes;
 		leg->op.offset = GROUP_BITS_AT + first;
 		leg->op.len = last - first + 1;
@@ -41,12 +35,18 @@ static void add_bits(struct group *g, enum leg_kind kind, uint64_t first,
  * write reaches the member, so that the next opening finds all chunks in which
  * members can differ.
  */
-void group_touch(struct group *g, uint64_t offset, uint64_t len)
+int group_touch(struct group *g, uint64_t offset, uint64_t len)
 {
 	const uint64_t first = offset / g->super.chunk;
 	const uint64_t last = (offset + len - 1) / g->super.chunk;
-	bool set = false;
+	struct group_leg *legs[GROUP_MEMBERS];
+	bool all = true;
 
+	for (uint64_t c = first; c <= last; c++)
+		all &= g->bits[c / 8] >> c % 8 & 1;
+	/* A write must not reach a member without its bit. */
+	if (!all && legs_new(g, LEG_BITS, last / 8 - first / 8 + 1, legs))
+		return -ENOMEM;
 	for (uint64_t c = first; c <= last; c++) {
 		const unsigned char bit = (unsigned char)(1u << c % 8);
 
@@ -55,10 +55,10 @@ void group_touch(struct group *g, uint64_t offset, uint64_t len)
 			continue;
 		g->bits[c / 8] |= bit;
 		g->nset++;
-		set = true;
 	}
-	if (set)
-		add_bits(g, LEG_BITS, first / 8, last / 8);
+	if (!all)
+		add_bits(g, legs, first / 8, last / 8);
+	return 0;
 }
 
 static uint64_t number_of_all(const struct group *g)
@@ -73,23 +73,23 @@ static uint64_t number_of_all(const struct group *g)
 
 /*
  * Record durably that all members have this epoch. The former members of the
- * group do not have it: clear_former_epochs() recognizes them.
+ * group do not have it: clear_former_epochs() recognizes them. Without memory
+ * clear_bits() tries again.
  */
 void group_send_full(struct group *g)
 {
 	const uint64_t full = htole64(g->epoch);
+	struct group_leg *legs[GROUP_MEMBERS];
 
 	if (g->full_sent || group_count(g, MEMBER_CURRENT) < g->n)
+		return;
+	if (legs_new(g, LEG_BITS, sizeof(full), legs))
 		return;
 	g->full_sent = true;
 	g->full = g->epoch;
 	for (unsigned int i = 0; i < g->n; i++) {
-		struct group_leg *leg = leg_new(LEG_BITS, sizeof(full));
+		struct group_leg *leg = legs[i];
 
-		if (!leg) {
-			member_drop(g, i, -ENOMEM, "out of memory");
-			continue;
-		}
 		memcpy(leg->bytes, &full, sizeof(full));
 		leg->op.type = RPMEM_POOL_WRITE;
 		leg->op.flags = RPMEM_POOL_DURABLE;
@@ -109,8 +109,10 @@ static void clear_bits(struct group *g, uint64_t leave)
 {
 	const uint64_t upto = number_of_all(g);
 	uint64_t first = GROUP_BITS, last = 0;
+	struct group_leg *legs[GROUP_MEMBERS];
 
-	if (g->keeps_bits)
+	group_send_full(g);
+	if (g->keeps_bits || !g->full_sent)
 		return;
 	for (uint64_t c = 0; c < GROUP_BITS && g->nset > leave; c++) {
 		if (!g->bits[c / 8]) {
@@ -124,9 +126,10 @@ static void clear_bits(struct group *g, uint64_t leave)
 		first = c < first ? c : first;
 		last = c;
 	}
-	if (first == GROUP_BITS)
-		return;
-	add_bits(g, LEG_CLEAR, first / 8, last / 8);
+	/* Without memory members keep surplus bits, which only cost copies. */
+	if (first < GROUP_BITS &&
+	    !legs_new(g, LEG_CLEAR, last / 8 - first / 8 + 1, legs))
+		add_bits(g, legs, first / 8, last / 8);
 }
 
 void group_clear_old(struct group *g)

@@ -2,7 +2,30 @@
 /* The legs of a member: the ranges that they change, and what it lags. */
 #include "config.h"
 
+#include <errno.h>
+#include <stdlib.h>
+
 #include "libpool/group.h"
+
+int legs_new(const struct group *g, enum leg_kind kind, uint64_t bytes,
+	     struct group_leg *legs[GROUP_MEMBERS])
+{
+	for (unsigned int i = 0; i < g->n; i++) {
+		const struct group_member *m = &g->members[i];
+
+		legs[i] = NULL;
+		if (m->state < MEMBER_COPYING ||
+		    (kind == LEG_COMMIT && !m->numbered))
+			continue;
+		legs[i] = leg_new(kind, bytes);
+		if (legs[i])
+			continue;
+		while (i--)
+			free(legs[i]);
+		return -ENOMEM;
+	}
+	return 0;
+}
 
 void leg_range(const struct group_leg *leg, uint64_t *offset, uint64_t *len)
 {

@@ -20,8 +20,11 @@
 static int submit(void *arg, unsigned int member, struct rpmem_pool_op *op)
 {
 	struct pool_group *pg = arg;
+	const int ret = rpmem_pool_submit(pg->pools[member].pool, op);
 
-	return rpmem_pool_submit(pg->pools[member].pool, op);
+	if (ret)
+		op->error = pool_text(pg->p, rpmem_pool_error());
+	return ret;
 }
 
 void pool_group_wake(struct pool_group *pg)
