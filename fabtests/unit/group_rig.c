@@ -136,6 +136,11 @@ static void execute(struct rig *r, unsigned int i)
 	o->executed = true;
 	o->op->result = 0;
 	o->op->error = NULL;
+	if (m->ended) {
+		o->op->result = -EIO;
+		o->op->error = "the pool has ended";
+		return;
+	}
 	if (o->op->type == RPMEM_POOL_READ && m->reads_fail) {
 		o->op->result = -EIO;
 		o->op->error = "a read has failed";
@@ -303,6 +308,14 @@ static void reopen(void *arg, unsigned int member)
 	a->r->writers[a->writer].wants_open[member] = true;
 }
 
+static bool has_ended(void *arg, unsigned int member)
+{
+	const struct rig_arg *a = arg;
+
+	return a->r->writers[a->writer].displaced[member] ||
+	       a->r->members[member].ended;
+}
+
 /* --- events --- */
 
 /* Close a member that is open, or open it. */
@@ -352,6 +365,7 @@ static void open_member(struct rig *r, unsigned int writer, unsigned int member)
 		r->writers[was].displaced[member] = true;
 	}
 	m->owner = (int)writer;
+	m->ended = false;
 	w->open[member] = true;
 	w->displaced[member] = false;
 	group_opened(&w->g, member, 0, m->length, NULL);
@@ -550,6 +564,7 @@ unsigned int rig_writer_new(struct rig *r,
 	struct group_io io = {
 		.submit = submit,
 		.reopen = reopen,
+		.has_ended = has_ended,
 		.arg = &args[writer],
 	};
 	struct rig_writer *w = &r->writers[writer];

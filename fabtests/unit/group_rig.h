@@ -34,6 +34,7 @@ struct rig_member {
 	bool disk_failed;
 	bool writes_fail; /* writes fail with -EIO */
 	bool reads_fail;  /* so do reads */
+	bool ended;	  /* all operations fail until it is opened again */
 	uint64_t length;  /* length that opening the member reports */
 	/* The newest commit that the member has known durably. */
 	uint64_t epoch, number;

@@ -2,6 +2,14 @@
 /* A group of pools: operations that fail at a member, and no memory. */
 #include "group_calls.h"
 
+static void await_quiet(unsigned int w)
+{
+	for (unsigned int i = 0; i < EVENTS; i++)
+		if (!group_is_quiet(group_of(w)))
+			rig_event(&rig);
+	cr_assert(group_is_quiet(group_of(w)));
+}
+
 /* --- errors at the last current member --- */
 
 Test(pool_group_rules, the_last_member_is_kept_when_its_disk_fails)
@@ -76,6 +84,38 @@ Test(pool_group_rules, a_durable_write_fails_when_only_its_commit_succeeds)
 		cr_assert_eq(read_cell(w, 0), 8);
 		cr_assert_not(commit_and_store(w, 0, 9));
 		cr_assert_eq(read_cell(w, 0), 9);
+		rig_end(&rig);
+	}
+}
+
+/* Each later operation would fail there, and nothing could be copied. */
+Test(pool_group_rules, the_last_member_is_not_kept_when_its_pool_has_ended)
+{
+	for (unsigned int first = 0; first < 3; first++) {
+		struct call c;
+		unsigned int w;
+
+		start_members(1, 2, 1);
+		w = open_writer();
+		await_all_current(w);
+		write_and_commit(w, 0, 1);
+		await_quiet(w);
+		lose_member(1);
+		rig.members[0].ended = true;
+		if (first == 0)
+			read_begin(w, &c, 0);
+		else if (first == 1)
+			write_begin(w, &c, 0, 2);
+		else
+			commit_begin(w, &c);
+		run_events(300);
+		write_begin(w, &c, 0, 3);
+		cr_assert_eq(finish_call(&c), -EIO);
+		cr_assert(strstr(c.error, "open the group again"), "%s",
+			  c.error);
+		cr_assert(strstr(c.error, "(the pool has ended)"), "%s",
+			  c.error);
+		expect_group_ended(w, -EIO);
 		rig_end(&rig);
 	}
 }
@@ -290,14 +330,6 @@ Test(pool_group_rules, members_agree_after_a_write_failed_at_the_last_one)
 }
 
 /* --- operations that the pools refuse --- */
-
-static void await_quiet(unsigned int w)
-{
-	for (unsigned int i = 0; i < EVENTS; i++)
-		if (!group_is_quiet(group_of(w)))
-			rig_event(&rig);
-	cr_assert(group_is_quiet(group_of(w)));
-}
 
 Test(pool_group_rules, a_refused_read_has_its_error_and_drops_no_member)
 {

@@ -192,6 +192,7 @@ void member_drop(struct group *g, unsigned int member, int ret,
 	m->source = NULL;
 	m->copying = NULL;
 	m->state = MEMBER_AWAY;
+	g->dropped = member;
 	g->changed = true;
 	g->full_sent = false;
 	m->displaced = ret == -ESTALE;
@@ -444,14 +445,16 @@ static void commit_done(struct group *g, unsigned int member,
 
 /*
  * Whether to keep a member at which the leg failed: it is the last current one,
- * from which the others are copied, and the leg belongs to no operation that
- * has completed. The caller of the operation gets the error.
+ * from which the others are copied, its pool can still succeed, and the leg
+ * belongs to no operation that has completed. The caller of the operation gets
+ * the error.
  */
-static bool is_last(const struct group *g, const struct group_member *m,
+static bool is_last(const struct group *g, unsigned int member,
 		    const struct group_leg *leg)
 {
-	return m->state == MEMBER_CURRENT && leg->op.result != -ESTALE &&
+	return g->members[member].state == MEMBER_CURRENT &&
 	       group_count(g, MEMBER_CURRENT) == 1 &&
+	       !g->io.has_ended(g->io.arg, member) &&
 	       (!leg->of || !leg->of->complete || leg->of->failed);
 }
 
@@ -541,7 +544,7 @@ void group_done(struct group *g, unsigned int member, struct rpmem_pool_op *op)
 		group_joined_done(g, member, leg);
 		return;
 	}
-	if (op->result && !is_last(g, m, leg)) {
+	if (op->result && !is_last(g, member, leg)) {
 		member_drop(g, member, op->result, op->error);
 		return;
 	}

@@ -201,6 +201,8 @@ struct group_io {
 	 * report both.
 	 */
 	void (*reopen)(void *arg, unsigned int member);
+	/* Whether a member's pool has ended: each operation fails there. */
+	bool (*has_ended)(void *arg, unsigned int member);
 	/* Keep a text of member and cause. NULL: texts are the cause alone. */
 	const char *(*text)(void *arg, unsigned int member, const char *cause);
 	void *arg;
@@ -238,6 +240,8 @@ struct group {
 	struct group_throttle throttle;
 	void (*completed)(void *arg, struct rpmem_pool_op *op, int ret,
 			  const char *error);
+	unsigned int dropped; /* member that was dropped last */
+	char lost[512];	      /* error: no member has all bytes any more */
 };
 
 /* random: identity for a new group. */

@@ -257,17 +257,22 @@ static bool has_all(const struct group *g)
 /* End the group if no member has all completed bytes any more. */
 static void end_without_source(struct group *g)
 {
+	const char *cause = g->members[g->dropped].error;
+
 	for (unsigned int i = 0; i < g->n; i++)
 		if (g->members[i].displaced) {
 			group_end(g, -ESTALE, group_displaced);
 			return;
 		}
-	if (g->phase == GROUP_OPEN)
-		group_end(g, -EIO,
-			  "no member has all bytes any more: open the group "
-			  "again; what was not committed may be lost");
-	else
+	if (g->phase != GROUP_OPEN) {
 		group_end(g, -EAGAIN, group_why_late(g));
+		return;
+	}
+	snprintf(g->lost, sizeof(g->lost),
+		 "no member has all bytes any more: open the group again; what "
+		 "was not committed may be lost (%s)",
+		 cause ? cause : group_why_late(g));
+	group_end(g, -EIO, g->lost);
 }
 
 void group_run(struct group *g, uint64_t now)

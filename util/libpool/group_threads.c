@@ -27,6 +27,18 @@ static int submit(void *arg, unsigned int member, struct rpmem_pool_op *op)
 	return ret;
 }
 
+static bool has_ended(void *arg, unsigned int member)
+{
+	struct pool_group *pg = arg;
+	struct rpmem_pool *pool = pg->pools[member].pool;
+	bool is;
+
+	pthread_mutex_lock(&pool->lock);
+	is = pool->state == LINK_ENDED;
+	pthread_mutex_unlock(&pool->lock);
+	return is;
+}
+
 void pool_group_wake(struct pool_group *pg)
 {
 	/* Fails only if the counter is full: then poll() returns anyway. */
@@ -338,6 +350,7 @@ int pool_group_start(struct pool_group *pg, unsigned int k)
 	struct group_io io = {
 		.submit = submit,
 		.reopen = reopen,
+		.has_ended = has_ended,
 		.text = text,
 		.arg = pg,
 	};
