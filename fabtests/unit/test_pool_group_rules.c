@@ -277,6 +277,25 @@ Test(pool_group_rules, a_displaced_writer_ends)
 	}
 }
 
+/* Its pool fails with -ESTALE, as that of a displaced writer does. */
+Test(pool_group_rules, a_replaced_last_pool_names_why_the_group_ends)
+{
+	unsigned int w;
+
+	start_members(1, 2, 1);
+	w = open_writer();
+	await_all_current(w);
+	lose_member(1);
+	rig.members[0].up = false;
+	member_drop(group_of(w), 0, -ESTALE, "was replaced");
+	for (unsigned int i = 0; i < EVENTS; i++)
+		if (group_of(w)->phase != GROUP_ENDED)
+			rig_event(&rig);
+	cr_assert_str_eq(group_of(w)->error, "was replaced");
+	expect_group_ended(w, -ESTALE);
+	rig_end(&rig);
+}
+
 /* Clients of single pools, which promise no epoch, keep two of the members. */
 Test(pool_group_rules, a_writer_ends_where_others_keep_its_members)
 {

@@ -259,11 +259,17 @@ static void end_without_source(struct group *g)
 {
 	const char *cause = g->members[g->dropped].error;
 
-	for (unsigned int i = 0; i < g->n; i++)
-		if (g->members[i].displaced) {
-			group_end(g, -ESTALE, group_displaced);
-			return;
-		}
+	for (unsigned int i = 0; i < g->n; i++) {
+		const struct group_member *m = &g->members[i];
+
+		if (!m->displaced)
+			continue;
+		/* A replaced pool fails with -ESTALE, too: its text says so. */
+		group_end(g, -ESTALE,
+			  m->ret == -ESTALE && m->error ? m->error
+							: group_displaced);
+		return;
+	}
 	if (g->phase != GROUP_OPEN) {
 		group_end(g, -EAGAIN, group_why_late(g));
 		return;
