@@ -277,6 +277,32 @@ Test(pool_group_rules, a_displaced_writer_ends)
 	}
 }
 
+/*
+ * The newer writer has committed and died, and promised its epoch behind the
+ * look of the older one.
+ */
+Test(pool_group_rules, a_writer_ends_where_a_newer_one_has_promised)
+{
+	unsigned int a, b;
+
+	start_members(1, 3, 2);
+	a = open_writer();
+	await_all_current(a);
+	lose_member(1);
+	lose_member(2);
+	rig.writers[a].paused = rig.writers[a].opens_unseen = true;
+	return_member(1);
+	return_member(2);
+	rig.members[0].up = false;
+	b = open_writer();
+	write_and_commit(b, 0, 9);
+	rig_writer_kill(&rig, b);
+	rig.writers[a].paused = false;
+	return_member(0);
+	expect_group_ended(a, -ESTALE);
+	rig_end(&rig);
+}
+
 /* Its pool fails with -ESTALE, as that of a displaced writer does. */
 Test(pool_group_rules, a_replaced_last_pool_names_why_the_group_ends)
 {
