@@ -418,7 +418,6 @@ void group_adopted(struct group *g, unsigned int member)
 			leg->of->has &= ~(1u << member);
 	TAILQ_FOREACH (leg, &m->commits, link)
 		leg->of->has &= ~(1u << member);
-	group_send_full(g);
 }
 
 /* A commit, and all that it covers, is durable at a member. */

@@ -272,7 +272,7 @@ int group_submit(struct group *g, struct rpmem_pool_op *op);
 bool group_member_has_all(const struct group *g, unsigned int member);
 /* Whether all members are current, and nothing is outstanding. */
 bool group_is_quiet(const struct group *g);
-/* Clear the bitmap after a commit of all bytes; all members are current. */
+/* Clear all bits of chunks whose writes are durable at all members. */
 void group_clear_all(struct group *g);
 void group_end(struct group *g, int ret, const char *error);
 extern const char group_displaced[]; /* error text of -ESTALE */
@@ -290,11 +290,10 @@ void member_join(struct group *g, unsigned int member, bool from_itself);
 void member_done(struct group *g, unsigned int member, struct group_leg *leg);
 unsigned int group_count(const struct group *g, enum member_state from);
 /*
- * group_bits.c, for group.c: set the bits of a write (or -ENOMEM); clear old
- * ones.
+ * group_bits.c, for group.c: set the bits of a write (or -ENOMEM); record the
+ * epoch of all, and clear old bits.
  */
 int group_touch(struct group *g, uint64_t offset, uint64_t len);
-void group_send_full(struct group *g);
 void group_clear_old(struct group *g);
 /* group.c, for group_epoch.c and group_member.c. */
 void group_ops_run(struct group *g);

@@ -73,10 +73,10 @@ static uint64_t number_of_all(const struct group *g)
 
 /*
  * Record durably that all members have this epoch. The former members of the
- * group do not have it: clear_former_epochs() recognizes them. Without memory
- * clear_bits() tries again.
+ * group do not have it: clear_former_epochs() recognizes them. full_sent stays
+ * set for as long as all members are current.
  */
-void group_send_full(struct group *g)
+static void send_full(struct group *g)
 {
 	const uint64_t full = htole64(g->epoch);
 	struct group_leg *legs[GROUP_MEMBERS];
@@ -102,7 +102,7 @@ void group_send_full(struct group *g)
 
 /*
  * Clear bits of chunks whose writes are durable at all members, until `leave`
- * bits are set. group_send_full() has sent the epoch to all members before, and
+ * bits are set. send_full() has sent the epoch to all members before, and
  * LEG_BITS is a barrier: `full` is durable before bits are cleared.
  */
 static void clear_bits(struct group *g, uint64_t leave)
@@ -111,8 +111,7 @@ static void clear_bits(struct group *g, uint64_t leave)
 	uint64_t first = GROUP_BITS, last = 0;
 	struct group_leg *legs[GROUP_MEMBERS];
 
-	group_send_full(g);
-	if (g->keeps_bits || !g->full_sent)
+	if (g->keeps_bits)
 		return;
 	for (uint64_t c = 0; c < GROUP_BITS && g->nset > leave; c++) {
 		if (!g->bits[c / 8]) {
@@ -134,8 +133,8 @@ static void clear_bits(struct group *g, uint64_t leave)
 
 void group_clear_old(struct group *g)
 {
-	if (g->nset <= GROUP_HOT || g->issued < g->clear_after ||
-	    group_count(g, MEMBER_CURRENT) < g->n)
+	send_full(g);
+	if (g->nset <= GROUP_HOT || g->issued < g->clear_after || !g->full_sent)
 		return;
 	g->clear_after = g->issued + GROUP_HOT / 2;
 	clear_bits(g, GROUP_HOT / 2);
@@ -143,6 +142,6 @@ void group_clear_old(struct group *g)
 
 void group_clear_all(struct group *g)
 {
-	if (group_is_quiet(g) && g->committed == g->writes)
+	if (g->full_sent)
 		clear_bits(g, 0);
 }
