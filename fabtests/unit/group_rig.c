@@ -396,8 +396,8 @@ static bool is_unreported(const struct rig *r, const struct rig_op *o)
 /* Is this a commit behind a write whose error has not been reported? */
 static bool is_behind_failure(const struct rig *r, const struct rig_op *commit)
 {
-	if (commit->op->type != RPMEM_POOL_COMMIT ||
-	    !r->members[commit->member].writes_fail)
+	if (!r->members[commit->member].writes_fail ||
+	    commit->op->type != RPMEM_POOL_COMMIT)
 		return false;
 	for (const struct rig_op *o = r->ops; o < commit; o++)
 		if (o->in_use && o->executed && o->op->result &&

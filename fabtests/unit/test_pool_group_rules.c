@@ -349,6 +349,8 @@ Test(pool_group_rules, a_member_that_was_given_back_displaces_nobody)
 	w = open_writer();
 	await_all_current(w);
 	write_and_commit(w, 0, 5);
+	while (!group_is_quiet(group_of(w)))
+		rig_event(&rig);
 	lose_member(1);
 	group_opened(group_of(w), 1, -EBUSY, 0, "busy");
 	cr_assert_eq(group_of(w)->phase, GROUP_OPEN);
