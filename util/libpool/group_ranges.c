@@ -128,11 +128,10 @@ bool member_is_slow(const struct group_member *m)
 
 void group_unqueue(struct group *g, const struct group_op *o)
 {
-	struct group_leg *legs[GROUP_MEMBERS], *leg;
+	struct group_leg *legs[GROUP_MEMBERS] = {NULL}, *leg;
 	unsigned int queued = 0;
 
 	for (unsigned int i = 0; i < g->n; i++) {
-		legs[i] = NULL;
 		TAILQ_FOREACH (leg, &g->members[i].queue, link)
 			if (leg->of == o)
 				legs[i] = leg;
