@@ -181,6 +181,36 @@ static void store(const char *page)
 }
 
 /*
+ * Store a flag, and then what it stands for, in one sector of a mapping before
+ * one msync(): the kernel may write the page in between.
+ */
+static void flag(void)
+{
+	const int fd = open("flag", O_RDWR | O_CREAT, 0600);
+	volatile uint64_t *m;
+
+	must(fd >= 0 && !ftruncate(fd, 4096) && !fsync(fd));
+	m = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	must(m != MAP_FAILED && !close(fd));
+	m[448 / sizeof(*m)] = 1;
+	m[0] = value(1);
+	must(!msync((void *)(uintptr_t)m, 4096, MS_SYNC));
+	acknowledge(1);
+}
+
+static void check_flag(void)
+{
+	const int fd = open("flag", O_RDONLY);
+	uint64_t data = 0, valid = 0;
+
+	must(fd >= 0 || !read_acknowledged());
+	must(fd < 0 || pread(fd, &data, 8, 0) >= 0);
+	must(fd < 0 || pread(fd, &valid, 8, 448) >= 0);
+	must(!valid || data == value(1));
+	must(valid || !read_acknowledged());
+}
+
+/*
  * Count with O_DSYNC ("d"), or with sync_file_range(), which does not flush the
  * disk's cache.
  */
@@ -419,6 +449,8 @@ int main(int argc, char **argv)
 		check ? check_count(arg) : count(arg);
 	else if (!strcmp(name, "store"))
 		check ? check_count("0") : store(arg);
+	else if (!strcmp(name, "flag"))
+		check ? check_flag() : flag();
 	else if (!strcmp(name, "flagged"))
 		check ? check_count("0") : count_with_sync_flags(arg);
 	else if (!strcmp(name, "mixed"))

@@ -69,6 +69,7 @@ ok "msync of another page is convicted" expect 1 store 1
 ok "msync of a private mapping is no flush" expect 1 store private
 ok "msync of a file open for reading is no flush" expect 1 store readonly
 ok "stores with msync are acquitted" expect 0 store 0
+ok "words of a sector that one msync covers are in no order" expect 1 flag x
 ok "O_DSYNC is a flush" expect 0 flagged dsync
 ok "sync_file_range is no flush" expect 1 flagged range
 

@@ -262,6 +262,29 @@ Test(crash_record, stores_are_found_before_the_next_call)
 	no_more();
 }
 
+/* The disk has all of a sector's zeros, or none of them. */
+Test(crash_record, zeros_of_a_sector_are_one_event)
+{
+	const int how = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+	static const unsigned int at[] = {100, 300, 4300};
+	int fd;
+
+	start();
+	fd = rig_open("files/f", O_RDWR | O_CREAT);
+	next(CRASH_CREATE);
+	for (unsigned int i = 0; i < 3; i++) {
+		rig_call(SYS_pwrite64, (uint64_t)fd, (uintptr_t) "x", 1, at[i]);
+		is_write(at[i], "x");
+	}
+	cr_assert(!rig_call(SYS_fallocate, (uint64_t)fd, how, 0, 8192));
+	cr_assert_eq(next(CRASH_WRITE)->offset, 96);
+	cr_assert_eq(rig.log.events[seen - 1].length, 208);
+	cr_assert_eq(next(CRASH_WRITE)->offset, 4296);
+	cr_assert_eq(rig.log.events[seen - 1].length, 5);
+	close(fd);
+	no_more();
+}
+
 Test(crash_record, lines_of_the_ledger_are_acknowledgements)
 {
 	start();

@@ -311,9 +311,10 @@ int crash_mode_start(struct crash_run *run)
 	run->recorder->device = run->mode == CRASH_DEVICE;
 	run->recorder->log.sector =
 		run->mode == CRASH_DEVICE ? CRASH_BLOCK : CRASH_SECTOR;
-	run->recorder->log.store = run->mode == CRASH_POOL
-					   ? CRASH_WORD
-					   : run->recorder->log.sector;
+	/* nbdkit maps nothing; a store of COMMAND is a write of the device. */
+	run->recorder->log.store = run->mode == CRASH_DEVICE
+					   ? run->recorder->log.sector
+					   : CRASH_WORD;
 	set_variables(run);
 	if (run->mode == CRASH_DEVICE)
 		return start_device(run);

@@ -185,12 +185,16 @@ void crash_record_size(struct crash_recorder *r, struct crash_file *f,
 	set_target(r, e, f);
 }
 
-/* Record the differing words of one block, close ones as one event. */
+/*
+ * Record the differing words of a block, close ones as one event. A call
+ * changes a sector at once, so all of its words in a sector are in the same
+ * event.
+ */
 static void compare_block(struct crash_recorder *r, struct crash_file *f,
 			  pid_t tid, enum crash_step_kind kind, const char *buf,
 			  uint64_t at, size_t len)
 {
-	const size_t word = 8, gap = 64;
+	const size_t word = 8, gap = kind == CRASH_WRITE ? r->log.sector : 64;
 	size_t first = SIZE_MAX, last = 0;
 
 	for (size_t i = 0; i < len; i += word) {
