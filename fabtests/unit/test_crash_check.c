@@ -6,12 +6,15 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -217,6 +220,23 @@ Test(crash_check, processes_of_a_check_end_with_it)
 	crash_job_free(job);
 }
 
+Test(crash_check, orphans_of_checks_leave_no_zombies)
+{
+	siginfo_t info;
+
+	cr_assert(!prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0));
+	for (uint32_t n = 0; n < 20; n++)
+		crash_job_free(run("sleep 1000 & exit 0", make_job(n)));
+	cr_assert_eq(waitpid(-1, NULL, WNOHANG), -1);
+	/* An orphan in a session of its own ends by itself. */
+	crash_job_free(run("mkfifo p; (setsid sh -c 'exec >p' &); cat p",
+			   make_job(0)));
+	waitid(P_ALL, 0, &info, WEXITED | WNOWAIT);
+	crash_job_free(run(":", make_job(0)));
+	cr_assert_eq(waitpid(-1, NULL, WNOHANG), -1);
+	cr_assert_eq(errno, ECHILD);
+}
+
 /* Whether the image at this cut is checked, when only new ones are. */
 static bool is_new(uint32_t acks)
 {
@@ -288,6 +308,7 @@ static void is_not_tested(const char *reason)
 	crash_check_finish(&checker);
 	cr_assert(strstr(checker.err, reason), "no '%s' in: %s", reason,
 		  checker.err);
+	cr_assert(job->untested);
 	fail_open = fail_chdir = fail_unshare = false;
 	cr_assert(!crash_check_start(&checker, job, false));
 	crash_job_free(job);

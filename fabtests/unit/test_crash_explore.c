@@ -137,20 +137,21 @@ bool crash_check_start(struct crash_checker *c, struct crash_job *job,
 {
 	if (*c->err)
 		return false;
-	checks++;
+	if (++checks >= fault_at && fault_at) {
+		strcpy(c->err, "no device");
+		job->untested = true;
+	}
 	rig_allocates = true;
 	assert_legal(&job->image);
-	job->status = fails(job) ? 9 : 0;
+	/* A check at which the tool fails ends like one that has failed. */
+	job->status = fails(job) || job->untested ? 9 : 0;
 	job->output = strdup("");
 	rig_allocates = false;
 	return true;
 }
 
-/* The check at which the tool fails ends like one that has failed. */
 void crash_check_finish(struct crash_checker *c)
 {
-	if (fault_at && checks >= fault_at)
-		strcpy(c->err, "no device");
 }
 
 void crash_checker_free(struct crash_checker *c)
@@ -392,25 +393,36 @@ Test(crash_explore, a_link_in_the_folder_is_tested)
 	cr_assert(test(), "%s", t.reason);
 }
 
-/* At the try of the check, its blind try, an image, or a check of shrinking. */
+/*
+ * At the try of the check, its blind try, an image, or a check of shrinking: it
+ * is no verdict, and takes back no failure of an image before.
+ */
 Test(crash_explore, a_failure_of_the_tool_is_no_verdict)
 {
-	unsigned int n = 0;
+	unsigned int n = 0, late = 0;
 
 	command = append_without_flushes;
-	for (bool done = false; !done; n++) {
+	do {
 		crash_test_free(&t);
 		*o.run.work = 0;
 		t = (struct crash_test){.o = &o};
 		checks = 0;
-		fault_at = n + 1;
+		fault_at = ++n;
 		cr_assert(system("rm -rf files ledger && mkdir files && "
 				 ": >ledger") == 0);
-		done = test();
-		if (!done)
+		if (!test()) {
 			cr_assert_str_eq(t.reason, "no device");
-	}
-	cr_assert(t.failed && n > 5, "%u", n);
+			cr_assert(!t.failed && !late);
+		} else if (checks == fault_at) {
+			cr_assert(strstr(t.reason, "no device; no image"));
+			/* Both tries and the void check are no images. */
+			cr_assert(t.failed && t.checked <= checks - 3);
+			cr_assert(fails(t.shrunk.job) && t.shrunk.stable);
+			late++;
+		}
+	} while (checks == fault_at);
+	cr_assert(t.failed && n > 5 && late, "%u, %u", n, late);
+	cr_assert_str_eq(t.reason, "");
 }
 
 /* Check an image of the former run's record. */
@@ -466,6 +478,8 @@ static void without_memory(void (*program)(void))
 				  "allocation %u: '%s'", n, t.reason);
 		else if (n == UINT_MAX)
 			checked = t.checked, failed = t.failed;
+		else if (strstr(t.reason, "memory"))
+			cr_assert(t.failed, "allocation %u", n);
 		else
 			cr_assert(t.checked == checked && t.failed == failed,
 				  "allocation %u", n);

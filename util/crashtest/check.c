@@ -207,46 +207,69 @@ static char *read_file(const char *dir, const char *name, size_t max)
 	return text;
 }
 
-/* Take the reason, if the child or its wrapper could not run the check. */
-static void take_fault(struct crash_checker *c, const struct crash_slot *s)
+/*
+ * Take the reason, if the child or its wrapper could not run the check. Returns
+ * whether there is one.
+ */
+static bool take_fault(struct crash_checker *c, const struct crash_slot *s)
 {
+	bool fault;
 	char *text =
 		*s->fault ? strndup(s->fault, CRASH_FAULT - 1)
 			  : read_file(s->dir, CRASH_UNTESTED, CRASH_FAULT - 1);
 
 	if (text)
 		text[strcspn(text, "\n")] = 0;
-	if (text && *text && !*c->err)
+	fault = text && *text;
+	if (fault && !*c->err)
 		snprintf(c->err, sizeof(c->err), "%s", text);
 	free(text);
+	return fault;
 }
 
 static void end_slot(struct crash_checker *c, struct crash_slot *s, int status)
 {
-	/* Kill what the check has left running, before its folder goes. */
+	/*
+	 * Kill what the check has left running, before its folder goes. This
+	 * process is the subreaper: each orphan stays a zombie until it waits.
+	 */
 	kill(-s->pid, SIGKILL);
+	while (waitpid(-s->pid, NULL, 0) > 0)
+		;
 	s->job->status = status;
 	s->job->output = read_file(s->dir, "output", CRASH_OUTPUT);
-	take_fault(c, s);
+	s->job->untested = take_fault(c, s);
 	crash_remove(s->dir);
 	s->pid = 0;
 	s->job = NULL;
 }
 
+/* The slot of a child; NULL for an orphan of a check in another session. */
+static struct crash_slot *find_slot(struct crash_checker *c, pid_t pid)
+{
+	for (unsigned int i = 0; i < c->jobs; i++)
+		if (c->slots[i].pid == pid)
+			return &c->slots[i];
+	return NULL;
+}
+
 static void poll_slots(struct crash_checker *c)
 {
 	int status;
+	pid_t pid;
 
-	for (unsigned int i = 0; i < c->jobs; i++) {
-		struct crash_slot *s = &c->slots[i];
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		struct crash_slot *s = find_slot(c, pid);
 
-		if (!s->pid)
-			continue;
-		if (waitpid(s->pid, &status, WNOHANG) == s->pid) {
+		if (s)
 			end_slot(c, s,
 				 WIFEXITED(status) ? WEXITSTATUS(status)
 						   : 128 + WTERMSIG(status));
-		} else if (rp_now_ms() > s->deadline) {
+	}
+	for (unsigned int i = 0; i < c->jobs; i++) {
+		struct crash_slot *s = &c->slots[i];
+
+		if (s->pid && rp_now_ms() > s->deadline) {
 			kill(-s->pid, SIGKILL);
 			waitpid(s->pid, &status, 0);
 			s->job->timed_out = true;

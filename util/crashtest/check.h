@@ -16,6 +16,7 @@ struct crash_job {
 	int status; /* of the check; 128 + N: signal N; 124: out of time */
 	char *output;
 	bool timed_out;
+	bool untested; /* the tool itself has failed: the status is void */
 	bool all_acks; /* the ledger has the lines of the whole run */
 	struct crash_job *next;
 };
@@ -51,8 +52,8 @@ void crash_job_free(struct crash_job *job);
 /*
  * Start the check of a job as soon as a slot is free. only_new: skip an image
  * that was checked before. Returns whether the check was started. If the tool
- * itself fails at a check, c->err has the reason, the job's status is void, and
- * no further check is started. A wrapper reports such a failure by a file
+ * itself fails at a check, c->err has the reason, the job is untested, and no
+ * further check is started. A wrapper reports such a failure by a file
  * CRASH_UNTESTED in its work folder.
  */
 #define CRASH_UNTESTED "untested"

@@ -267,7 +267,7 @@ static bool add_job(void *arg, const struct crash_image *image)
 	struct crash_test *t = arg;
 	struct crash_job *job = crash_job_make(&t->history, image);
 
-	/* An image that is left out must end the run as not tested. */
+	/* A run that leaves out an image must not acquit. */
 	if (!job || crash_interrupted)
 		snprintf(t->checker.err, sizeof(t->checker.err), "%s",
 			 job ? "interrupted by a signal" : "out of memory");
@@ -389,6 +389,8 @@ static const struct crash_job *smallest_failure(struct crash_test *t)
 	for (const struct crash_job *j = t->jobs; j; j = j->next) {
 		size_t n;
 
+		if (j->untested)
+			continue;
 		t->checked++;
 		if (!j->status)
 			continue;
@@ -481,9 +483,7 @@ static int shrink(struct crash_test *t, const struct crash_job *failed)
 	int ret = crash_shrink(&t->checker, failed, &t->shrunk);
 
 	if (ret)
-		return refuse(t, "%s",
-			      *t->checker.err ? t->checker.err
-					      : strerror(-ret));
+		return refuse(t, "%s", strerror(-ret));
 	if (!t->o->log)
 		t->o->log = "crashtest.log";
 	ret = crash_log_save(&t->log, t->o->log);
@@ -495,6 +495,7 @@ static int shrink(struct crash_test *t, const struct crash_job *failed)
 
 int crash_test_explore(struct crash_test *t)
 {
+	struct crash_checker *c = &t->checker;
 	const struct crash_job *failed;
 	int ret;
 
@@ -517,12 +518,16 @@ int crash_test_explore(struct crash_test *t)
 	};
 	ret = crash_sample_run(&t->sample);
 	crash_check_finish(&t->checker);
-	if (ret)
-		return refuse(t, "out of memory");
-	if (*t->checker.err)
-		return refuse(t, "%s", t->checker.err);
+	if (ret && !*c->err)
+		snprintf(c->err, sizeof(c->err), "out of memory");
 	failed = smallest_failure(t);
-	return failed ? shrink(t, failed) : 0;
+	if (!failed)
+		return *c->err ? refuse(t, "%s", c->err) : 0;
+	ret = shrink(t, failed);
+	/* Images that the tool could not check do not undo a failure. */
+	if (*c->err)
+		refuse(t, "%s; no image was checked after that", c->err);
+	return ret;
 }
 
 /* Parse --image. It is legal if crash_image_settle() does not change it. */

@@ -255,7 +255,8 @@ static void put_lost(FILE *out, const struct crash_view *v)
 		      ? "<h4>The smallest set of lost writes that fails</h4>\n"
 		      : "<h4>A set of lost writes that fails</h4>\n<p>A "
 			"smaller one may fail, too: the limit of checks or "
-			"of memory ended the search.</p>\n",
+			"of memory, or a failure of this tool, ended the "
+			"search.</p>\n",
 	      out);
 	if (!v->units) {
 		fputs("<p>None: the image has every write before the cut. The "

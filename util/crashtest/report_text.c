@@ -380,8 +380,8 @@ static void put_lost(FILE *out, const struct crash_view *v)
 	fputs(crash_is_minimal(v->failure)
 		      ? "\n  the smallest set of lost writes that fails:\n"
 		      : "\n  a set of lost writes that fails; a smaller one "
-			"may, too: the limit of checks\n  or of memory ended "
-			"the search:\n",
+			"may, too: the limit of checks\n  or of memory, or a "
+			"failure of this tool, ended the search:\n",
 	      out);
 	if (!v->units)
 		fputs("    none: the image has every write before the cut\n",

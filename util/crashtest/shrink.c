@@ -13,13 +13,13 @@ struct shrink {
 	struct crash_job *best;
 	unsigned int runs;
 	bool failed;  /* out of memory: a smaller image was not checked */
-	bool limited; /* CRASH_SHRINK_RUNS prevented another check */
+	bool limited; /* CRASH_SHRINK_RUNS or c->err prevented another check */
 };
 
 /* Whether another check may run. */
 static bool may_run(struct shrink *s)
 {
-	if (s->runs < CRASH_SHRINK_RUNS)
+	if (s->runs < CRASH_SHRINK_RUNS && !*s->c->err)
 		return true;
 	s->limited = true;
 	return false;
@@ -47,7 +47,8 @@ static bool try_jobs(struct shrink *s, struct crash_job **jobs, size_t n)
 	crash_check_finish(s->c);
 	for (size_t i = 0; i < n; i++) {
 		/* A job that could not be started has no output. */
-		if (!found && jobs[i] && jobs[i]->output && jobs[i]->status) {
+		if (!found && jobs[i] && jobs[i]->output && jobs[i]->status &&
+		    !jobs[i]->untested) {
 			crash_job_free(s->best);
 			s->best = jobs[i];
 			found = true;
@@ -218,9 +219,10 @@ int crash_shrink(struct crash_checker *c, const struct crash_job *failed,
 		.stable = true,
 		.limited = s.limited || s.failed,
 	};
-	for (unsigned int i = 0; i < 2; i++) {
+	/* Another check that cannot run says nothing about the image. */
+	for (unsigned int i = 0; i < 2 && !*c->err; i++) {
 		again = copy_best(&s);
-		out->stable &= again && try_one(&s, again);
+		out->stable &= again && (try_one(&s, again) || *c->err);
 	}
 	out->job = s.best;
 	for (size_t k = 0; k < h->piece_count; k++)
@@ -230,5 +232,5 @@ int crash_shrink(struct crash_checker *c, const struct crash_job *failed,
 			else
 				out->kept++;
 		}
-	return *c->err ? -EIO : 0;
+	return 0;
 }

@@ -10,8 +10,8 @@
 struct crash_shrunk {
 	struct crash_job *job; /* the smallest one that fails */
 	size_t lost, kept;     /* undecided pieces of it */
-	bool stable;	       /* it has failed again, twice */
-	bool limited; /* CRASH_SHRINK_RUNS or memory ended the search */
+	bool stable;	       /* it has failed in each of up to two repeats */
+	bool limited; /* CRASH_SHRINK_RUNS, memory or c->err ended the search */
 };
 
 /* Take a job that has failed. 0 or a negative errno. */
