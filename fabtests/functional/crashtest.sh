@@ -245,6 +245,16 @@ late()
 }
 ok "a check out of time is named so" late
 
+# The shell of the check is a child of the tool.
+interrupted()
+{
+	crash --timeout 86400 --check 'kill -INT $PPID; sleep 86400' -- \
+		"$victim" replace both
+	set -- crashtest.*
+	ended 2 'interrupted by a signal' && [ ! -e "$1" ]
+}
+ok "a signal ends a check that runs, and leaves nothing" interrupted
+
 replaced()
 {
 	crash --check true -- sh -c 'echo >files/a; mv files f2; mkdir files'

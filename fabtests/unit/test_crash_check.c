@@ -20,6 +20,7 @@
 #include <criterion/criterion.h>
 
 #include "util/crashtest/check.h"
+#include "util/crashtest/trace.h"
 
 #define ACKS 300u
 
@@ -32,6 +33,8 @@ static struct crash_checker checker = {
 };
 static char work[] = "/tmp/test_crash_check.XXXXXX";
 static uint64_t lost[2];
+
+volatile sig_atomic_t crash_interrupted;
 
 /* --- system calls of the child, which fail when a test says so --- */
 
@@ -172,6 +175,20 @@ Test(crash_check, check_that_hangs_fails)
 	run("sleep 1000", job);
 	cr_assert_eq(job->status, 124);
 	cr_assert(job->timed_out);
+	crash_job_free(job);
+}
+
+Test(crash_check, a_signal_ends_a_check_and_convicts_nobody)
+{
+	struct crash_job *job = make_job(0);
+
+	checker.command = "sleep 1000";
+	cr_assert(crash_check_start(&checker, job, false));
+	crash_interrupted = 1;
+	crash_check_finish(&checker);
+	cr_assert(job->untested && !job->timed_out);
+	cr_assert_str_eq(checker.err, "interrupted by a signal");
+	cr_assert(!crash_check_start(&checker, job, false));
 	crash_job_free(job);
 }
 

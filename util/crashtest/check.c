@@ -20,6 +20,7 @@
 
 #include "util/clock.h"
 #include "util/crashtest/check.h"
+#include "util/crashtest/trace.h"
 
 struct crash_job *crash_job_make(const struct crash_history *h,
 				 const struct crash_image *i)
@@ -269,10 +270,14 @@ static void poll_slots(struct crash_checker *c)
 	for (unsigned int i = 0; i < c->jobs; i++) {
 		struct crash_slot *s = &c->slots[i];
 
-		if (s->pid && rp_now_ms() > s->deadline) {
+		if (s->pid &&
+		    (crash_interrupted || rp_now_ms() > s->deadline)) {
 			kill(-s->pid, SIGKILL);
 			waitpid(s->pid, &status, 0);
-			s->job->timed_out = true;
+			if (crash_interrupted)
+				snprintf(s->fault, CRASH_FAULT,
+					 "interrupted by a signal");
+			s->job->timed_out = !crash_interrupted;
 			end_slot(c, s, 124);
 		}
 	}
