@@ -262,6 +262,68 @@ Test(crash_record, stores_are_found_before_the_next_call)
 	no_more();
 }
 
+/* Map the pages of a new file, each second one read-only. */
+static char *map_in_turns(int fd, unsigned int pages)
+{
+	struct crash_call c = {.tid = getpid(), .nr = SYS_mmap};
+	const size_t page = 4096;
+	char *m;
+
+	cr_assert(!rig_call(SYS_ftruncate, (uint64_t)fd, pages * page, 0, 0));
+	next(CRASH_TRUNCATE);
+	c.args[3] = MAP_SHARED;
+	c.args[4] = (uint64_t)fd;
+	crash_call_begin(&rig, &c);
+	m = mmap(NULL, pages * page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	cr_assert_neq(m, MAP_FAILED);
+	for (unsigned int i = 0; i < pages; i += 2)
+		cr_assert(!mprotect(m + i * page, page, PROT_READ));
+	return m;
+}
+
+Test(crash_record, an_msync_covers_all_of_a_mapping_that_is_split)
+{
+	const size_t size = 40 * 4096;
+	char *m;
+	int fd;
+
+	start();
+	fd = rig_open("files/f", O_RDWR | O_CREAT);
+	next(CRASH_CREATE);
+	m = map_in_turns(fd, 40);
+	cr_assert(!rig_call(SYS_msync, (uintptr_t)m, size, MS_SYNC, 0));
+	cr_assert_eq(next(CRASH_FLUSH)->offset, 0);
+	cr_assert_eq(rig.log.events[seen - 1].length, size);
+	munmap(m, size);
+	close(fd);
+	no_more();
+}
+
+/* The pages of these mappings are not in the order of the file. */
+Test(crash_record, an_msync_of_too_many_mappings_is_refused)
+{
+	const size_t page = 4096, size = 17 * page;
+	char *m;
+	int fd;
+
+	start();
+	fd = rig_open("files/f", O_RDWR | O_CREAT);
+	next(CRASH_CREATE);
+	m = map_in_turns(fd, 17);
+	for (size_t i = 0; i < 17; i++)
+		cr_assert_eq(mmap(m + i * page, page, PROT_READ | PROT_WRITE,
+				  MAP_SHARED | MAP_FIXED, fd,
+				  (off_t)((16 - i) * page)),
+			     m + i * page);
+	cr_assert(!rig_call(SYS_msync, (uintptr_t)m, 16 * page, MS_SYNC, 0));
+	cr_assert_str_eq(rig.reason, "");
+	cr_assert(!rig_call(SYS_msync, (uintptr_t)m, size, MS_SYNC, 0));
+	cr_assert(strstr(rig.reason, "covers more than 16 mappings"), "%s",
+		  rig.reason);
+	munmap(m, size);
+	close(fd);
+}
+
 /* The disk has all of a sector's zeros, or none of them. */
 Test(crash_record, zeros_of_a_sector_are_one_event)
 {

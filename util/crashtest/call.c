@@ -268,11 +268,22 @@ static struct crash_file *mapped_file(struct crash_recorder *r, pid_t tid,
 	return crash_record_find(r, &st);
 }
 
-static void add_part(struct crash_call *c, struct crash_file *f,
-		     uint64_t offset, uint64_t length)
+/* Add a part of a file. mprotect(2) splits a mapping, but not its part. */
+static void add_part(struct crash_recorder *r, struct crash_call *c,
+		     struct crash_file *f, uint64_t offset, uint64_t length)
 {
-	if (c->part_count == sizeof(c->parts) / sizeof(*c->parts))
+	const unsigned int n = c->part_count;
+
+	if (n && c->parts[n - 1].file == f &&
+	    c->parts[n - 1].offset + c->parts[n - 1].length == offset) {
+		c->parts[n - 1].length += length;
 		return;
+	}
+	if (n == sizeof(c->parts) / sizeof(*c->parts)) {
+		crash_record_miss(r, "an msync covers more than 16 mappings; "
+				     "use fsync, or an msync for each");
+		return;
+	}
 	c->parts[c->part_count].file = f;
 	c->parts[c->part_count].offset = offset;
 	c->parts[c->part_count++].length = length;
@@ -327,7 +338,7 @@ static bool begin_msync(struct crash_recorder *r, struct crash_call *c)
 		f = mapped_file(r, c->tid, line);
 		first = from > start ? from : start;
 		if (f && f->mapped && is_flushed(c->tid, start, mode))
-			add_part(c, f, offset + (first - start),
+			add_part(r, c, f, offset + (first - start),
 				 (to < end ? to : end) - first);
 	}
 	if (maps)
