@@ -245,6 +245,33 @@ Test(crash_image, a_tail_in_the_last_page_may_be_zeros)
 	expect(512, 3, "f=....aabbb;", "f=....aabbb0;", "f=....aabbbc;");
 }
 
+/* The journal may have been written between two appends. */
+Test(crash_image, sizes_of_appends_are_kept_in_order)
+{
+	put(CRASH_WRITE, 2048, 512, 'a');
+	put(CRASH_WRITE, 2560, 512, 'b');
+	expect(512, 7, "f=....;", "f=....0;", "f=....00;", "f=....a;",
+	       "f=....a0;", "f=....0b;", "f=....ab;");
+}
+
+Test(crash_image, sizes_of_two_files_are_kept_in_order)
+{
+	const uint32_t f = file;
+	const uint32_t g = crash_log_inode(&l, S_IFREG | 0644, 0, 0);
+
+	file = g;
+	entry(CRASH_CREATE, g, "g");
+	put(CRASH_WRITE, 0, 512, '.');
+	l.base = l.event_count;
+	file = f;
+	put(CRASH_WRITE, 2048, 512, 'a');
+	file = g;
+	put(CRASH_WRITE, 512, 512, 'b');
+	expect(512, 8, "f=....;g=.;", "f=....0;g=.;", "f=....0;g=.0;",
+	       "f=....;g=.b;", "f=....0;g=.b;", "f=....a;g=.;", "f=....a;g=.0;",
+	       "f=....a;g=.b;");
+}
+
 Test(crash_image, a_tail_in_a_new_page_is_not_of_zeros)
 {
 	put(CRASH_WRITE, 2048, 2048, 'a');
@@ -347,12 +374,17 @@ Test(crash_image, an_image_is_the_same_from_its_text)
 	cr_assert(!crash_history_make(&h, &l));
 	for (lost = 0; lost < 256; lost++) {
 		i.cut = (uint32_t)l.event_count - 1;
+		i.zeros = lost % 3 ? (uint32_t)(l.base + lost % 3) : 0;
 		text = crash_image_text(&h, &i);
 		cr_assert(!crash_image_parse(&h, text, &j));
 		cr_assert_eq(lost, again, "%s", text);
 		cr_assert_eq(i.cut, j.cut);
+		cr_assert_eq(i.zeros, j.zeros, "%s", text);
 		free(text);
 	}
+	cr_assert(crash_image_parse(&h, "1:0:0:zeros", &j));
+	cr_assert(crash_image_parse(&h, "1:0:0:zeros=2", &j));
+	cr_assert(crash_image_parse(&h, "1:0:0:zeros=1,", &j));
 	cr_assert(crash_image_parse(&h, "1:0:8", &j));
 	cr_assert(crash_image_parse(&h, "2:0:-", &j));
 	cr_assert(crash_image_parse(&h, "1:0:1-", &j));
@@ -362,7 +394,7 @@ Test(crash_image, an_image_is_the_same_from_its_text)
 Test(crash_image, an_image_keeps_what_is_durable)
 {
 	uint64_t lost = 0xff;
-	struct crash_image i = {.lost = &lost};
+	struct crash_image i = {.zeros = UINT32_MAX, .lost = &lost};
 
 	put(CRASH_WRITE, 0, 2048, 'a');
 	rename_to(file, "f", "h");
@@ -374,6 +406,7 @@ Test(crash_image, an_image_keeps_what_is_durable)
 	cr_assert_eq(crash_image_settle(&h, &i), 4u);
 	cr_assert_eq(lost, 0xf0u, "%lx", (unsigned long)lost);
 	cr_assert_eq(i.meta, 1u);
+	cr_assert_eq(i.zeros, 0u);
 }
 
 /* The flush of a file covers the rename that exchanged or replaced it. */
@@ -556,6 +589,33 @@ Test(crash_image, random_images_are_drawn_at_undecided_cuts)
 	cr_assert_eq(s.made, k.visits, "%lu made, %lu visited",
 		     (unsigned long)s.made, (unsigned long)k.visits);
 	cr_assert_eq(s.distinct, 4000, "%lu", (unsigned long)s.distinct);
+}
+
+/* The fifth image is a new one. */
+static bool count_five(void *arg, const struct crash_image *i)
+{
+	uint64_t *visits = arg;
+
+	(void)i;
+	return ++*visits == 5;
+}
+
+/* It is the last one but that with zeros, and no more may be made. */
+Test(crash_image, a_cut_without_its_zeros_is_not_one_of_all_images)
+{
+	uint64_t visits = 0;
+	struct crash_sample s = {
+		.history = &h,
+		.images = 1,
+		.visit = count_five,
+		.arg = &visits,
+	};
+
+	put(CRASH_WRITE, 2048, 512, 'a');
+	cr_assert(!crash_history_make(&h, &l));
+	cr_assert(!crash_sample_run(&s));
+	cr_assert_eq(visits, 5);
+	cr_assert(s.sampled_cuts == 1 && !s.exhaustive_cuts);
 }
 
 /* One of twelve images is new. */

@@ -145,7 +145,7 @@ static struct crash_shrunk shrink(void)
 	uint64_t lost[WORDS] = {0};
 	struct crash_image all = {
 		.cut = (uint32_t)l.event_count - 1,
-		.zeros = true,
+		.zeros = UINT32_MAX,
 		.lost = lost,
 	};
 	struct crash_shrunk s;

@@ -163,7 +163,7 @@ static bool apply_data(struct crash_tree *t, const struct crash_image *i,
 		const struct crash_piece *p = &h->pieces[k];
 
 		if (crash_bit(i->lost, k)
-			    ? i->zeros && !grow_zeros(t, e, p->grown)
+			    ? n < i->zeros && !grow_zeros(t, e, p->grown)
 			    : !put_bytes(t, e, p->offset, p->length))
 			return false;
 	}

@@ -535,8 +535,7 @@ static int parse_image(struct crash_test *t, struct crash_image *i)
 {
 	const size_t size = crash_words(&t->history) * sizeof(*i->lost);
 	uint64_t *given = malloc(size);
-	uint32_t meta;
-	bool zeros;
+	uint32_t meta, zeros;
 	char *legal;
 
 	i->lost = calloc(1, size);

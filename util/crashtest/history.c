@@ -294,7 +294,8 @@ static bool lose(struct implied_losses *s, const struct crash_piece *p)
 }
 
 static size_t add_implied_losses(struct implied_losses *s,
-				 struct crash_image *i, uint32_t n, bool *grows)
+				 struct crash_image *i, uint32_t n,
+				 uint32_t *zeros)
 {
 	const struct crash_history *h = s->h;
 	const struct crash_step *e = &h->log->events[n];
@@ -311,7 +312,9 @@ static size_t add_implied_losses(struct implied_losses *s,
 			crash_clear(i->lost, k);
 		} else if (crash_bit(i->lost, k) || must_lose(s, p)) {
 			crash_set(i->lost, k);
-			*grows |= p->grown && p->grown <= s->limits[p->inode];
+			if (n < i->zeros && p->grown &&
+			    p->grown <= s->limits[p->inode])
+				*zeros = n + 1;
 			count++;
 			s->failed |= !lose(s, p);
 		}
@@ -323,7 +326,7 @@ size_t crash_image_settle(const struct crash_history *h, struct crash_image *i)
 {
 	const size_t inodes = h->log->inode_count;
 	struct implied_losses s = {.h = h};
-	bool grows = false;
+	uint32_t zeros = 0;
 	size_t count = 0;
 
 	s.lost = calloc(inodes + 1, sizeof(*s.lost));
@@ -337,9 +340,9 @@ size_t crash_image_settle(const struct crash_history *h, struct crash_image *i)
 		for (size_t k = 0; k < inodes; k++)
 			s.limits[k] = UINT64_MAX;
 		for (size_t n = h->log->base; n <= i->cut; n++)
-			count += add_implied_losses(&s, i, (uint32_t)n, &grows);
+			count += add_implied_losses(&s, i, (uint32_t)n, &zeros);
 	}
-	i->zeros &= grows;
+	i->zeros = zeros;
 	for (size_t k = h->first_piece[i->cut + 1]; k < h->piece_count; k++)
 		crash_clear(i->lost, k);
 	for (size_t k = 0; s.lost && k < inodes; k++)

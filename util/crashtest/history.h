@@ -45,11 +45,12 @@ uint32_t crash_durable_at(const struct crash_history *h, uint32_t event);
 /*
  * One image of a cut directly after event `cut`. Of the operations on metadata
  * up to there the first `meta` are kept; the pieces with a bit in `lost` are
- * lost. zeros: a lost piece still extends the file to its `grown`, by zeros.
+ * lost. A lost piece of an event before `zeros` still extends the file to its
+ * `grown`, by zeros: the journal has the sizes up to there, for all files.
  */
 struct crash_image {
 	uint32_t cut, meta;
-	bool zeros;
+	uint32_t zeros;
 	uint64_t *lost; /* a bit for each piece of the history */
 };
 
@@ -83,7 +84,8 @@ static inline bool crash_undecided(const struct crash_history *h, uint32_t cut,
 
 /*
  * Make an image legal: keep what is durable, and lose a piece if an earlier
- * piece of the same bytes is lost. Returns how many pieces are lost, or
+ * piece of the same bytes is lost. Lower `zeros` as far as the image stays the
+ * same. Returns how many pieces are lost, or
  * CRASH_NO_MEMORY: the image may not be legal then.
  */
 #define CRASH_NO_MEMORY SIZE_MAX

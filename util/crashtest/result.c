@@ -118,7 +118,7 @@ static json_t *pieces_json(const struct crash_history *h,
 			length += h->pieces[++k].length;
 		json_array_append_new(list,
 				      lost_json(h, p->event,
-						i->zeros && p->grown
+						p->grown && p->event < i->zeros
 							? "zeros"
 							: unit_of(p, length),
 						p->offset, length));

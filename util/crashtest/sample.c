@@ -107,10 +107,37 @@ static void visit(struct sampling *w)
 /* Visit the image again, with zeros for the appended bytes that are lost. */
 static void visit_zeros(struct sampling *w)
 {
-	w->image.zeros = true;
+	w->image.zeros = w->image.cut + 1;
 	if (complete_image(w) != CRASH_NO_MEMORY && w->image.zeros &&
 	    !is_done(w))
 		visit(w);
+}
+
+/*
+ * Visit the image without and with zeros, up to each write that appends to a
+ * file. Returns whether all of these were visited.
+ */
+static bool visit_sizes(struct sampling *w)
+{
+	const struct crash_history *h = w->s->history;
+	uint32_t last = 0;
+
+	visit(w);
+	for (uint32_t i = 0; i < w->open_count; i++) {
+		const uint32_t zeros = h->pieces[w->open[i]].event + 1;
+
+		if (!h->pieces[w->open[i]].grown || zeros == last)
+			continue;
+		w->image.zeros = last = zeros;
+		/* complete_image() lowers it if this write leaves no zeros. */
+		if (complete_image(w) == CRASH_NO_MEMORY ||
+		    w->image.zeros != zeros)
+			continue;
+		if (is_done(w))
+			return false;
+		visit(w);
+	}
+	return true;
 }
 
 static void clear(struct sampling *w, struct cut *c, uint32_t meta)
@@ -119,7 +146,7 @@ static void clear(struct sampling *w, struct cut *c, uint32_t meta)
 	c->visited = true;
 	w->image.cut = c->event;
 	w->image.meta = meta;
-	w->image.zeros = false;
+	w->image.zeros = 0;
 	memset(w->image.lost, 0,
 	       crash_words(w->s->history) * sizeof(*w->image.lost));
 }
@@ -152,10 +179,8 @@ static void visit_all(struct sampling *w, struct cut *c)
 					crash_set(w->image.lost, w->open[i]);
 					lost++;
 				}
-			if (complete_image(w) == lost) {
-				visit(w);
-				visit_zeros(w);
-			}
+			if (complete_image(w) == lost && !visit_sizes(w))
+				return;
 		}
 	c->all_visited = true;
 }
@@ -283,7 +308,10 @@ static void visit_random(struct sampling *w, struct cut *c)
 		if (next_random(&of_unit) % 256 < often[how % 5])
 			crash_set(w->image.lost, w->open[i]);
 	}
-	w->image.zeros = how >> 16 & 1;
+	if (w->open_count && how >> 16 & 1)
+		w->image.zeros =
+			h->pieces[w->open[(how >> 17) % w->open_count]].event +
+			1;
 	visit(w);
 }
 
@@ -458,8 +486,22 @@ char *crash_image_text(const struct crash_history *h,
 	if (!some)
 		fputc('-', f);
 	if (i->zeros)
-		fputs(":zeros", f);
+		fprintf(f, ":zeros=%zu", i->zeros - 1 - h->log->base);
 	return fclose(f) ? (free(text), NULL) : text;
+}
+
+static int parse_zeros(const struct crash_history *h, const char *text,
+		       struct crash_image *i)
+{
+	int used = 0;
+
+	if (!*text)
+		return 0;
+	if (sscanf(text, ":zeros=%u%n", &i->zeros, &used) != 1 || text[used] ||
+	    i->zeros >= h->log->event_count - h->log->base)
+		return -EINVAL;
+	i->zeros += (uint32_t)h->log->base + 1;
+	return 0;
 }
 
 int crash_image_parse(const struct crash_history *h, const char *text,
@@ -474,7 +516,7 @@ int crash_image_parse(const struct crash_history *h, const char *text,
 		return -EINVAL;
 	i->cut += (uint32_t)h->log->base;
 	text += used;
-	i->zeros = false;
+	i->zeros = 0;
 	if (!strcmp(text, "-"))
 		return 0;
 	while (sscanf(text, "%lu%n", &from, &used) == 1) {
@@ -486,9 +528,8 @@ int crash_image_parse(const struct crash_history *h, const char *text,
 			return -EINVAL;
 		for (; from <= to; from++)
 			crash_set(i->lost, from);
-		i->zeros = !strcmp(text, ":zeros");
-		if (!*text || i->zeros)
-			return 0;
+		if (!*text || *text == ':')
+			return parse_zeros(h, text, i);
 		if (*text++ != ',')
 			return -EINVAL;
 	}

@@ -97,7 +97,7 @@ static void shrink_zeros(struct shrink *s)
 		return;
 	job = copy_best(s);
 	if (job)
-		job->image.zeros = false;
+		job->image.zeros = 0;
 	try_one(s, job);
 }
 
