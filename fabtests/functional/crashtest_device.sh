@@ -145,6 +145,17 @@ exit 2'
 	blameless 'its file system is not the cause: mount: out of memory'
 }
 ok "an image whose mount has no memory is not tested" no_mount
+# The tool is the parent of the shell that calls mount.
+interrupted_mount()
+{
+	: >calls
+	stand_in mount 'echo >>"'"$here"'/calls"
+[ "$(grep -c "" "'"$here"'/calls")" -le 4 ] && PATH="'"$real_path"'" exec mount "$@"
+kill -INT "$(cut -d " " -f 4 "/proc/$PPID/stat")"
+exec sleep 86400'
+	blameless 'interrupted by a signal' && ! losetup -a | grep -q "$here"
+}
+ok "a signal during a mount leaves no loop device" interrupted_mount
 # A socket has its path before it takes connections.
 late_listen()
 {

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/loop.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -69,6 +71,18 @@ int unshare(int flags)
 {
 	return fail_unshare ? fail_call(EPERM)
 			    : (int)syscall(SYS_unshare, flags);
+}
+
+static char detached[64]; /* the file whose descriptor LOOP_CLR_FD has got */
+
+int ioctl(int fd, unsigned long request, ...)
+{
+	char link[32];
+
+	cr_assert_eq(request, LOOP_CLR_FD);
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	cr_assert_gt(readlink(link, detached, sizeof(detached) - 1), 0);
+	return 0;
 }
 
 static struct crash_step *step(enum crash_step_kind kind, uint32_t inode)
@@ -189,6 +203,20 @@ Test(crash_check, a_signal_ends_a_check_and_convicts_nobody)
 	cr_assert(job->untested && !job->timed_out);
 	cr_assert_str_eq(checker.err, "interrupted by a signal");
 	cr_assert(!crash_check_start(&checker, job, false));
+	crash_job_free(job);
+}
+
+Test(crash_check, a_killed_wrapper_leaves_no_loop_device)
+{
+	struct crash_job *job = make_job(0);
+
+	checker.wrapper = ":";
+	crash_job_free(run("", make_job(0)));
+	cr_assert_str_eq(detached, "");
+	checker.wrapper = "echo /dev/zero >$RPMEM_CRASHTEST_WORK/" CRASH_LOOP
+			  "; kill -9 $$";
+	run("", job);
+	cr_assert_str_eq(detached, "/dev/zero");
 	crash_job_free(job);
 }
 

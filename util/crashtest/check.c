@@ -5,11 +5,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <linux/loop.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -228,6 +230,22 @@ static bool take_fault(struct crash_checker *c, const struct crash_slot *s)
 	return fault;
 }
 
+/* Detach the loop device of a wrapper that was killed before it has done so. */
+static void detach_loop(const struct crash_slot *s)
+{
+	char *name = read_file(s->dir, CRASH_LOOP, 64);
+	int fd;
+
+	if (name)
+		name[strcspn(name, "\n")] = 0;
+	fd = name && *name ? open(name, O_RDONLY | O_CLOEXEC) : -1;
+	if (fd >= 0) {
+		ioctl(fd, LOOP_CLR_FD, 0);
+		close(fd);
+	}
+	free(name);
+}
+
 static void end_slot(struct crash_checker *c, struct crash_slot *s, int status)
 {
 	/*
@@ -240,6 +258,7 @@ static void end_slot(struct crash_checker *c, struct crash_slot *s, int status)
 	s->job->status = status;
 	s->job->output = read_file(s->dir, "output", CRASH_OUTPUT);
 	s->job->untested = take_fault(c, s);
+	detach_loop(s);
 	crash_remove(s->dir);
 	s->pid = 0;
 	s->job = NULL;

@@ -54,9 +54,11 @@ void crash_job_free(struct crash_job *job);
  * that was checked before. Returns whether the check was started. If the tool
  * itself fails at a check, c->err has the reason, the job is untested, and no
  * further check is started. A wrapper reports such a failure by a file
- * CRASH_UNTESTED in its work folder.
+ * CRASH_UNTESTED in its work folder, and names by a file CRASH_LOOP there a
+ * loop device that is to be detached if the wrapper is killed.
  */
 #define CRASH_UNTESTED "untested"
+#define CRASH_LOOP     "loop"
 bool crash_check_start(struct crash_checker *c, struct crash_job *job,
 		       bool only_new);
 void crash_check_finish(struct crash_checker *c);
