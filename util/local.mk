@@ -85,7 +85,7 @@ noinst_LTLIBRARIES += util/libpool/libpool.la
 util_libpool_libpool_la_SOURCES = util/pool_class.h \
 	util/libpool/connect.c util/libpool/error.c util/libpool/group.c \
 	util/libpool/group.h util/libpool/group_bits.c \
-	util/libpool/group_epoch.c \
+	util/libpool/group_deadline.c util/libpool/group_epoch.c \
 	util/libpool/group_format.c util/libpool/group_member.c \
 	util/libpool/group_calls.c util/libpool/group_join.c \
 	util/libpool/group_open.c \

@@ -203,7 +203,8 @@ fabtests_unit_libgroup_a_SOURCES = fabtests/unit/group_rig.c fabtests/unit/group
 	fabtests/unit/group_history.c fabtests/unit/group_history.h \
 	fabtests/unit/seeded.h util/libpool/group.c util/libpool/group.h \
 	util/libpool/group_bits.c util/libpool/group_join.c \
-	util/libpool/group_epoch.c util/libpool/group_format.c \
+	util/libpool/group_deadline.c util/libpool/group_epoch.c \
+	util/libpool/group_format.c \
 	util/libpool/group_member.c util/libpool/group_ranges.c \
 	util/libpool/group_rebuild.c
 group_cppflags = $(AM_CPPFLAGS) -DGROUP_AREA=8192u -DGROUP_CHUNK=64u -DGROUP_HOT=4u \

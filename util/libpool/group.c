@@ -22,9 +22,6 @@ struct group_leg *leg_new(enum leg_kind kind, uint64_t bytes)
 	return leg;
 }
 
-static void op_complete(struct group *g, struct group_op *o, int ret,
-			const char *error);
-
 static void repeat_leg(struct group *g, unsigned int member,
 		       struct group_leg *leg);
 
@@ -213,8 +210,8 @@ void member_drop(struct group *g, unsigned int member, int ret,
 
 /* --- operations --- */
 
-static void op_complete(struct group *g, struct group_op *o, int ret,
-			const char *error)
+void op_complete(struct group *g, struct group_op *o, int ret,
+		 const char *error)
 {
 	struct rpmem_pool_op *user = o->user;
 	struct group_leg *leg;
@@ -657,54 +654,6 @@ void group_end(struct group *g, int ret, const char *error)
 	fail_list(g, &g->reads, ret, error);
 }
 
-/* Find the error that keeps the group below k current members. */
-const char *group_why_late(const struct group *g)
-{
-	for (unsigned int i = 0; i < g->n; i++)
-		if (g->members[i].state != MEMBER_CURRENT &&
-		    g->members[i].error)
-			return g->members[i].error;
-	return "too few members of the group reply";
-}
-
-/*
- * The result of an operation that is late: the error of a current member at
- * which a leg before the operation's fails again and again, or -ETIMEDOUT.
- */
-static int late_result(const struct group *g, const char **error)
-{
-	for (unsigned int i = 0; i < g->n; i++) {
-		const struct group_member *m = &g->members[i];
-
-		if (m->state != MEMBER_CURRENT || !m->repeat_at)
-			continue;
-		*error = m->error;
-		return m->ret;
-	}
-	*error = group_why_late(g);
-	return -ETIMEDOUT;
-}
-
-static void expire(struct group *g)
-{
-	const char *error;
-	int ret;
-	struct group_ops *lists[] = {&g->ops, &g->reads};
-	struct group_op *o, *next;
-
-	for (unsigned int i = 0; i < 2; i++)
-		for (o = TAILQ_FIRST(lists[i]); o; o = next) {
-			next = TAILQ_NEXT(o, link);
-			/* A member may still write to the read's buffer. */
-			if (g->now < o->deadline ||
-			    (o->type == RPMEM_POOL_READ && o->legs))
-				continue;
-			TAILQ_REMOVE(lists[i], o, link);
-			ret = late_result(g, &error);
-			op_complete(g, o, ret, error);
-		}
-}
-
 /* Drop a member that lags too far; chunks are copied to it later. */
 static void drop_slow(struct group *g)
 {
@@ -713,34 +662,6 @@ static void drop_slow(struct group *g)
 			member_drop(g, i, -ETIMEDOUT,
 				    "it was too slow; it is brought up to date "
 				    "again");
-}
-
-/*
- * Drop a member that does not reply to a read, if another member is current.
- * Closing the member ends its use of the caller's buffer, so that another one
- * can read. With only k current members a drop stops commits until the member
- * is back: wait GROUP_READ_FEW_MS for its reply then.
- */
-static void drop_silent(struct group *g)
-{
-	unsigned int silent = 0, mute = 0;
-	struct group_op *o;
-
-	TAILQ_FOREACH (o, &g->ops, link)
-		if (o->type == RPMEM_POOL_READ &&
-		    g->now > o->since + GROUP_READ_MS) {
-			silent |= 1u << o->at;
-			if (g->now > o->since + GROUP_READ_FEW_MS)
-				mute |= 1u << o->at;
-		}
-	for (unsigned int i = 0; silent && i < g->n; i++) {
-		const unsigned int left = group_count(g, MEMBER_CURRENT);
-
-		if ((silent & 1u << i && left > g->k) ||
-		    (mute & 1u << i && left > 1))
-			member_drop(g, i, -ETIMEDOUT,
-				    "it does not reply to a read");
-	}
 }
 
 void group_ops_run(struct group *g)
@@ -759,8 +680,7 @@ void group_ops_run(struct group *g)
 	drop_slow(g);
 	if (g->looked != g->now) {
 		g->looked = g->now;
-		drop_silent(g);
-		expire(g);
+		group_check_deadlines(g);
 	}
 	for (unsigned int i = 0; i < g->n; i++) {
 		member_step(g, i);

@@ -298,13 +298,19 @@ void group_clear_old(struct group *g);
 /* group.c, for group_epoch.c and group_member.c. */
 void group_ops_run(struct group *g);
 void group_legs_free(struct group *g, struct group_legs *list);
-/* Find the error that keeps the group below k current members. */
-const char *group_why_late(const struct group *g);
 struct group_leg *leg_new(enum leg_kind kind, uint64_t bytes);
 void leg_add(struct group *g, unsigned int member, struct group_leg *leg);
 void member_drop(struct group *g, unsigned int member, int ret,
 		 const char *error);
 void group_adopted(struct group *g, unsigned int member);
+/* group.c, for group_deadline.c. Complete an operation, which is in no list. */
+void op_complete(struct group *g, struct group_op *o, int ret,
+		 const char *error);
+/* group_deadline.c */
+/* Find the error that keeps the group below k current members. */
+const char *group_why_late(const struct group *g);
+/* Fail late operations, and drop members that do not reply to a read. */
+void group_check_deadlines(struct group *g);
 /* group_ranges.c */
 /*
  * Make a leg for each member that receives writes, or commits; NULL for others.
