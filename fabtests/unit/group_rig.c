@@ -316,6 +316,15 @@ static bool has_ended(void *arg, unsigned int member)
 	       a->r->members[member].ended;
 }
 
+static bool reachable(void *arg, unsigned int member)
+{
+	const struct rig_arg *a = arg;
+	const struct rig_writer *w = &a->r->writers[a->writer];
+
+	cr_assert(w->open[member], "reachable() of a closed member");
+	return a->r->members[member].up && !w->cut_off[member];
+}
+
 /* --- events --- */
 
 /* Close a member that is open, or open it. */
@@ -412,6 +421,7 @@ static bool may_advance(const struct rig *r, const struct rig_op *o)
 	const struct rig_writer *w = &r->writers[o->writer];
 
 	return o->in_use && !w->paused && !w->cut_off[o->member] &&
+	       !r->members[o->member].hangs &&
 	       (o->executed || r->members[o->member].up) &&
 	       !is_unreported(r, o) && !is_behind_failure(r, o);
 }
@@ -565,6 +575,7 @@ unsigned int rig_writer_new(struct rig *r,
 		.submit = submit,
 		.reopen = reopen,
 		.has_ended = has_ended,
+		.reachable = reachable,
 		.arg = &args[writer],
 	};
 	struct rig_writer *w = &r->writers[writer];

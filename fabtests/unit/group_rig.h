@@ -30,7 +30,8 @@ struct rig_op {
 struct rig_member {
 	unsigned char visible[RIG_LENGTH], durable[RIG_LENGTH];
 	bool up;
-	int owner; /* the writer that has it open, or -1 */
+	bool hangs; /* connected, but nothing is executed or completes */
+	int owner;  /* the writer that has it open, or -1 */
 	bool disk_failed;
 	bool writes_fail; /* writes fail with -EIO */
 	bool reads_fail;  /* so do reads */

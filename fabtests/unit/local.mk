@@ -208,7 +208,7 @@ fabtests_unit_libgroup_a_SOURCES = fabtests/unit/group_rig.c fabtests/unit/group
 	util/libpool/group_member.c util/libpool/group_ranges.c \
 	util/libpool/group_rebuild.c
 group_cppflags = $(AM_CPPFLAGS) -DGROUP_AREA=8192u -DGROUP_CHUNK=64u -DGROUP_HOT=4u \
-	-DGROUP_BACKLOG=400u
+	-DGROUP_BACKLOG=400u -DGROUP_READ_RATE=1u
 group_ldadd = fabtests/unit/libgroup.a $(CRITERION_LIBS) $(XXHASH_LIBS)
 fabtests_unit_libgroup_a_CPPFLAGS = $(group_cppflags)
 fabtests_unit_test_pool_group_CPPFLAGS = $(group_cppflags)

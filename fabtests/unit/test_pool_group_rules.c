@@ -243,6 +243,48 @@ Test(pool_group_rules, a_read_leaves_a_member_that_is_silent)
 	}
 }
 
+/* The member transfers the bytes of a write before those of the read. */
+Test(pool_group_rules, a_long_read_stays_at_a_member_that_is_connected)
+{
+	const unsigned int half = RIG_BYTES / 2, ms = half / GROUP_READ_RATE;
+	static unsigned char bytes[RIG_BYTES];
+
+	for (unsigned int k = 2; k < 4; k++) {
+		const unsigned int limit =
+			k == 2 ? GROUP_READ_MS : GROUP_READ_FEW_MS;
+		struct call write = {0}, read = {0};
+		struct group *g;
+		unsigned int w;
+
+		start_members(1, 3, k);
+		w = open_writer();
+		g = group_of(w);
+		await_all_current(w);
+		write.op.type = RPMEM_POOL_WRITE;
+		read.op.type = RPMEM_POOL_READ;
+		write.op.len = read.op.len = half;
+		write.op.buf = bytes;
+		read.op.buf = bytes + half;
+		read.op.offset = half;
+		submit_call(w, &write);
+		while (!g->members[0].writes)
+			rig_event(&rig);
+		rig.members[0].hangs = true;
+		submit_call(w, &read);
+		run_events(limit + ms + ms / 2);
+		cr_assert_eq(g->members[0].state, MEMBER_CURRENT);
+		/* A member without a connection transfers nothing. */
+		rig.members[0].up = k == 2;
+		run_events(k == 2 ? ms : 1);
+		cr_assert_lt(g->members[0].state, MEMBER_CURRENT);
+		rig.members[0].hangs = false;
+		return_member(0);
+		cr_assert_not(finish_call(&read));
+		cr_assert_not(finish_call(&write));
+		rig_end(&rig);
+	}
+}
+
 Test(pool_group_rules, a_group_ends_without_a_member_that_has_all)
 {
 	unsigned int w;

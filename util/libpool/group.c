@@ -620,7 +620,7 @@ static void start_read(struct group *g, struct group_op *o)
 		leg->of = o;
 		o->legs++;
 		o->at = i;
-		o->since = g->now;
+		group_read_sent(g, o);
 		TAILQ_INSERT_TAIL(&g->ops, o, link);
 		TAILQ_INSERT_TAIL(&m->out, leg, link);
 		return;

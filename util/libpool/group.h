@@ -27,6 +27,9 @@
 #ifndef GROUP_BACKLOG
 #define GROUP_BACKLOG (32u << 20) /* most bytes that a slow member may lag */
 #endif
+#ifndef GROUP_READ_RATE
+#define GROUP_READ_RATE 1024u /* bytes per ms of the slowest healthy member */
+#endif
 #define GROUP_TRIES	  3u   /* tries for a chunk that reads back damaged */
 #define GROUP_READ_MS	  1000 /* limit for a read, if k others are current */
 #define GROUP_READ_FEW_MS 4000 /* limit for a read, if any other is current */
@@ -126,6 +129,7 @@ struct group_op {
 	enum rpmem_pool_type type;
 	uint64_t offset, len;
 	uint64_t deadline, since; /* since: when a read was sent (ms) */
+	uint64_t travel;	  /* ms for the bytes up to a read's end */
 	unsigned int at;	  /* member to which a read was sent */
 	uint64_t number;	  /* number of a commit */
 	uint64_t writes;	  /* count of writes up to this one */
@@ -205,6 +209,8 @@ struct group_io {
 	bool (*has_ended)(void *arg, unsigned int member);
 	/* Keep a text of member and cause. NULL: texts are the cause alone. */
 	const char *(*text)(void *arg, unsigned int member, const char *cause);
+	/* Whether a member, which is not away, is connected. */
+	bool (*reachable)(void *arg, unsigned int member);
 	void *arg;
 };
 
@@ -309,6 +315,8 @@ void op_complete(struct group *g, struct group_op *o, int ret,
 /* group_deadline.c */
 /* Find the error that keeps the group below k current members. */
 const char *group_why_late(const struct group *g);
+/* A read is being sent to the member o->at: set its times. */
+void group_read_sent(const struct group *g, struct group_op *o);
 /* Fail late operations, and drop members that do not reply to a read. */
 void group_check_deadlines(struct group *g);
 /* group_ranges.c */

@@ -126,18 +126,6 @@ void pool_group_query(struct rpmem_pool *p, struct rpmem_pool_info *info)
 	pthread_mutex_unlock(&p->lock);
 }
 
-/* The cause of a member's connection loss; NULL: it is connected. */
-static const char *lost_reason(struct rpmem_pool *pool)
-{
-	const char *reason = NULL;
-
-	pthread_mutex_lock(&pool->lock);
-	if (pool->state != LINK_UP)
-		reason = pool->reason;
-	pthread_mutex_unlock(&pool->lock);
-	return reason;
-}
-
 int pool_group_member(struct rpmem_pool *p, unsigned int index,
 		      struct rpmem_pool_member *member)
 {
@@ -161,7 +149,7 @@ int pool_group_member(struct rpmem_pool *p, unsigned int index,
 	else
 		member->state = RPMEM_POOL_LAGGING;
 	lost = m->state == MEMBER_AWAY ? NULL
-				       : lost_reason(pg->pools[index].pool);
+				       : pool_group_lost(pg->pools[index].pool);
 	if (lost)
 		member->error = pool_group_text(pg, index, lost);
 	pthread_mutex_unlock(&p->lock);

@@ -54,6 +54,32 @@ static void expire(struct group *g)
 		}
 }
 
+void group_read_sent(const struct group *g, struct group_op *o)
+{
+	const struct group_leg *leg;
+	uint64_t bytes = o->len;
+
+	TAILQ_FOREACH (leg, &g->members[o->at].out, link)
+		if (leg->op.type != RPMEM_POOL_ZERO)
+			bytes += leg->op.len;
+	o->since = g->now;
+	o->travel = bytes / GROUP_READ_RATE;
+}
+
+/*
+ * Ms that a read waits for a member. They begin when a connected member could
+ * have sent the read's bytes, and all that it was sent before, at
+ * GROUP_READ_RATE: closing a member that transfers restarts the read elsewhere.
+ */
+static uint64_t read_silence(const struct group *g, const struct group_op *o)
+{
+	const uint64_t ms = g->now - o->since;
+
+	if (ms <= GROUP_READ_MS || !g->io.reachable(g->io.arg, o->at))
+		return ms;
+	return ms > o->travel ? ms - o->travel : 0;
+}
+
 /*
  * Drop a member that does not reply to a read, if another member is current.
  * Closing the member ends its use of the caller's buffer, so that another one
@@ -65,13 +91,17 @@ static void drop_silent(struct group *g)
 	unsigned int silent = 0, mute = 0;
 	struct group_op *o;
 
-	TAILQ_FOREACH (o, &g->ops, link)
-		if (o->type == RPMEM_POOL_READ &&
-		    g->now > o->since + GROUP_READ_MS) {
+	TAILQ_FOREACH (o, &g->ops, link) {
+		uint64_t ms;
+
+		if (o->type != RPMEM_POOL_READ)
+			continue;
+		ms = read_silence(g, o);
+		if (ms > GROUP_READ_MS)
 			silent |= 1u << o->at;
-			if (g->now > o->since + GROUP_READ_FEW_MS)
-				mute |= 1u << o->at;
-		}
+		if (ms > GROUP_READ_FEW_MS)
+			mute |= 1u << o->at;
+	}
 	for (unsigned int i = 0; silent && i < g->n; i++) {
 		const unsigned int left = group_count(g, MEMBER_CURRENT);
 

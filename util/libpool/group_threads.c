@@ -69,6 +69,24 @@ static const char *text(void *arg, unsigned int member, const char *cause)
 	return pool_group_text(arg, member, cause);
 }
 
+const char *pool_group_lost(struct rpmem_pool *pool)
+{
+	const char *reason = NULL;
+
+	pthread_mutex_lock(&pool->lock);
+	if (pool->state != LINK_UP)
+		reason = pool->reason;
+	pthread_mutex_unlock(&pool->lock);
+	return reason;
+}
+
+static bool reachable(void *arg, unsigned int member)
+{
+	const struct pool_group *pg = arg;
+
+	return !pool_group_lost(pg->pools[member].pool);
+}
+
 static void group_op_done(void *arg, struct rpmem_pool_op *op, int ret,
 			  const char *error)
 {
@@ -352,6 +370,7 @@ int pool_group_start(struct pool_group *pg, unsigned int k)
 		.reopen = reopen,
 		.has_ended = has_ended,
 		.text = text,
+		.reachable = reachable,
 		.arg = pg,
 	};
 	const unsigned int n = pg->g.n;

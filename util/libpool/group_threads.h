@@ -65,6 +65,8 @@ void pool_group_progress(struct pool_group *pg, int ms);
 /* Keep a text that names the member and the cause. */
 const char *pool_group_text(struct pool_group *pg, unsigned int member,
 			    const char *cause);
+/* The cause of a member's connection loss; NULL: it is connected. */
+const char *pool_group_lost(struct rpmem_pool *pool);
 /* Wake the thread that polls. */
 void pool_group_wake(struct pool_group *pg);
 /* Thread that makes progress while no caller does; pg is its argument. */
