@@ -166,6 +166,31 @@ Test(pool_group_rules, a_call_times_out_and_succeeds_when_the_member_is_back)
 	rig_end(&rig);
 }
 
+/* The timeout begins when fewer than k members are connected. */
+Test(pool_group_rules, operations_wait_for_members_that_are_connected)
+{
+	struct call c[2];
+	unsigned int w;
+
+	start_members(1, 3, 2);
+	w = open_writer();
+	await_all_current(w);
+	group_of(w)->timeout_ms = 500;
+	for (unsigned int i = 0; i < 3; i++)
+		rig.members[i].hangs = true;
+	write_begin(w, &c[0], 0, 1);
+	commit_begin(w, &c[1]);
+	run_events(2000);
+	cr_assert_not(c[0].done || c[1].done);
+	rig.members[1].up = rig.members[2].up = false;
+	run_events(499);
+	cr_assert_not(c[0].done || c[1].done);
+	run_events(1);
+	cr_assert_eq(c[0].ret, -ETIMEDOUT);
+	cr_assert_eq(c[1].ret, -ETIMEDOUT);
+	rig_end(&rig);
+}
+
 /* Its buffer is in use for as long as the member is not given up. */
 Test(pool_group_rules, a_read_ends_when_no_member_has_its_buffer)
 {
@@ -181,10 +206,11 @@ Test(pool_group_rules, a_read_ends_when_no_member_has_its_buffer)
 		while (!group_is_quiet(group_of(w)))
 			rig_event(&rig);
 		group_of(w)->timeout_ms = 500;
-		rig.members[0].up = false;
+		rig.members[0].up = rig.members[1].up = false;
 		read_begin(w, &c, 0);
 		run_events(1000);
 		cr_assert_not(c.done);
+		return_member(1);
 		/* The time is up, and the read can start at another one. */
 		group_of(w)->ops.tqh_first->deadline = UINT64_MAX;
 		lose_member(0);

@@ -242,7 +242,8 @@ struct group {
 	uint64_t nset;		/* bits that are set */
 	uint64_t clear_after;	/* number at which clearing is tried again */
 	uint64_t timeout_ms;
-	uint64_t ended; /* completed operations of the caller */
+	uint64_t served_at; /* ms: k members were connected, as far as known */
+	uint64_t ended;	    /* completed operations of the caller */
 	struct group_throttle throttle;
 	void (*completed)(void *arg, struct rpmem_pool_op *op, int ret,
 			  const char *error);

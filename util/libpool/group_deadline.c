@@ -34,6 +34,22 @@ static int late_result(const struct group *g, const char **error)
 	return -ETIMEDOUT;
 }
 
+/* Whether k current members are connected, and none of these fails a leg. */
+static bool is_served(const struct group *g)
+{
+	unsigned int count = 0;
+
+	for (unsigned int i = 0; i < g->n; i++)
+		count += g->members[i].state == MEMBER_CURRENT &&
+			 !g->members[i].repeat_at &&
+			 g->io.reachable(g->io.arg, i);
+	return count >= g->k;
+}
+
+/*
+ * Fail the operations that have waited for the timeout while fewer than k
+ * members were connected. Connected members can be slow: their pools wait, too.
+ */
 static void expire(struct group *g)
 {
 	const char *error;
@@ -41,11 +57,18 @@ static void expire(struct group *g)
 	struct group_ops *lists[] = {&g->ops, &g->reads};
 	struct group_op *o, *next;
 
+	if (TAILQ_EMPTY(&g->ops) && TAILQ_EMPTY(&g->reads))
+		return;
+	if (is_served(g)) {
+		g->served_at = g->now;
+		return;
+	}
 	for (unsigned int i = 0; i < 2; i++)
 		for (o = TAILQ_FIRST(lists[i]); o; o = next) {
 			next = TAILQ_NEXT(o, link);
 			/* A member may still write to the read's buffer. */
 			if (g->now < o->deadline ||
+			    g->now < g->served_at + g->timeout_ms ||
 			    (o->type == RPMEM_POOL_READ && o->legs))
 				continue;
 			TAILQ_REMOVE(lists[i], o, link);
