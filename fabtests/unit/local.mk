@@ -139,13 +139,14 @@ fabtests_unit_test_pool_work_SOURCES = fabtests/unit/test_pool_work.c \
 	fabtests/unit/seeded.h util/libpool/error.c util/libpool/journal.c \
 	util/libpool/commits.c util/libpool/piece.c util/libpool/wait.c util/libpool/work.c
 fabtests_unit_test_pool_work_CPPFLAGS = $(AM_CPPFLAGS) -DPOOL_OUT=5u -DPIECE_UNIT=8u -DPIECE_TURN=32u
+fabtests_unit_test_pool_work_LDFLAGS = -Wl,--wrap=rp_journal_plan
 fabtests_unit_test_pool_work_LDADD = util/libutil.la $(CRITERION_LIBS) $(FABRIC_LIBS) -lm
 
 unit_tests += fabtests/unit/test_pool_connect
 fabtests_unit_test_pool_connect_LDADD = util/libpool/libpool.la util/libutil.la $(unit_ldadd) \
 	$(CRITERION_LIBS) $(FABRIC_LIBS) $(NETTLE_LIBS)
 fabtests_unit_test_pool_connect_LDFLAGS = -Wl,--wrap=clock_gettime \
-	-Wl,--wrap=connect -Wl,--wrap=poll
+	-Wl,--wrap=connect -Wl,--wrap=poll -Wl,--wrap=pthread_create
 
 unit_tests += fabtests/unit/test_pool_offer
 fabtests_unit_test_pool_offer_SOURCES = fabtests/unit/test_pool_offer.c \

@@ -198,7 +198,10 @@ void *rp_fabric_desc(struct fid_mr *mr)
 void pool_reconnect(struct rpmem_pool *p)
 {
 	cr_assert_eq(p->out, 0, "connects with posts outstanding");
-	the_target->connects = true;
+	the_target->connects = !the_target->no_thread;
+	if (the_target->no_thread)
+		p->state = LINK_DRAINING;
+	the_target->no_thread = false;
 }
 
 void pool_release(struct offer *o)

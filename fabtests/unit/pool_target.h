@@ -63,6 +63,7 @@ struct pool_target {
 	bool up, connects; /* connects: the client reconnects */
 	bool unordered;	   /* posts may overtake older posts */
 	bool refuse_store; /* the next post of a store is refused */
+	bool no_thread;	   /* the next reconnection gets no thread */
 
 	struct fid_ep ep;
 	struct fid_cq cq;

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -44,6 +45,18 @@ int __wrap_connect(int fd, const struct sockaddr *to, socklen_t len)
 	pool.closing = now >= daemon_returns_at;
 	errno = pool.closing ? ENETDOWN : ECONNREFUSED;
 	return -1;
+}
+
+static bool no_thread;
+int __real_pthread_create(pthread_t *, const pthread_attr_t *,
+			  void *(*)(void *), void *);
+int __wrap_pthread_create(pthread_t *, const pthread_attr_t *,
+			  void *(*)(void *), void *);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
+			  void *(*run)(void *), void *arg)
+{
+	return no_thread ? EAGAIN
+			 : __real_pthread_create(thread, attr, run, arg);
 }
 
 void pool_cond_wait(struct rpmem_pool *p, pthread_cond_t *cond, uint64_t ms)
@@ -103,6 +116,19 @@ Test(pool_connect, daemon_is_found_soon_after_its_return_by_few_attempts)
 				  now - daemon_returns_at, away);
 			cr_assert_leq(attempts, 50 + away / 1000);
 		}
+}
+
+/* LINK_DRAINING: the next call of work_progress() tries again. */
+Test(pool_connect, a_client_that_gets_no_thread_tries_again)
+{
+	pool = (struct rpmem_pool){.name = "pool", .state = LINK_CONNECTING};
+	no_thread = true;
+	pool_reconnect(&pool);
+	no_thread = false;
+	cr_assert_eq(pool.state, LINK_DRAINING);
+	cr_assert(strstr(pool.reason, "allow more processes (ulimit -u)"));
+	connect_to_absent_daemon(0, true);
+	cr_assert_eq(attempts, 1);
 }
 
 /* A thread that loses its processor sees the clock jump between two reads. */

@@ -69,8 +69,8 @@ int rp_fabric_reg(struct rp_fabric *f, void *buf, size_t len, uint64_t access,
 int rp_fabric_peer(struct rp_fabric *f, const void *name, fi_addr_t *addr,
 		   char *err)
 {
-	cr_assert_fail("the target has the same address");
-	return -ENOSYS;
+	cr_assert_gt(offered.fi_name_len, 0, "the target has its old address");
+	return rp_err(err, -ENOMEM, "no memory for the address");
 }
 
 void pool_cond_wait(struct rpmem_pool *p, pthread_cond_t *cond, uint64_t ms)
@@ -200,6 +200,14 @@ Test(pool_offer, a_client_waits_for_its_right_to_write)
 		       "only allows to read now; give it the right");
 	p.now.ex.read_only = true;
 	expect_connect(&p, 0, NULL);
+}
+
+Test(pool_offer, a_client_waits_for_memory_for_a_new_address)
+{
+	struct rpmem_pool p = open_pool();
+
+	offered.fi_name_len = 1;
+	expect_connect(&p, -EAGAIN, "no memory for the address");
 }
 
 Test(pool_offer, another_base_provider_is_refused)

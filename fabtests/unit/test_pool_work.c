@@ -415,6 +415,52 @@ Test(pool_work, an_operation_ends_in_time_on_a_connection_that_flaps)
 	pool_target_end(t);
 }
 
+static unsigned int plans_without_memory;
+int __real_rp_journal_plan(struct rp_journal *j, struct rp_journal_piece **out,
+			   size_t *count);
+int __wrap_rp_journal_plan(struct rp_journal *j, struct rp_journal_piece **out,
+			   size_t *count);
+int __wrap_rp_journal_plan(struct rp_journal *j, struct rp_journal_piece **out,
+			   size_t *count)
+{
+	if (!plans_without_memory)
+		return __real_rp_journal_plan(j, out, count);
+	plans_without_memory--;
+	return -ENOMEM;
+}
+
+/* A program that lacks a thread and memory for a while keeps its writes. */
+Test(pool_work, a_reconnection_is_tried_again_without_resources)
+{
+	struct seeded random = {.seed = 1, .state = 1};
+	struct pool_target *t = pool_target_start(&random);
+	uint64_t value = 1;
+	struct rpmem_pool_op *done[1], write = {
+					       .type = RPMEM_POOL_WRITE,
+					       .buf = &value,
+					       .len = 8,
+				       };
+
+	cr_assert_eq(rpmem_pool_submit(&t->pool, &write), 0);
+	pool_target_step(t, STEP_EXECUTE);
+	pool_target_step(t, STEP_COMPLETE);
+	cr_assert_eq(rpmem_pool_poll(&t->pool, done, 1, 0), 1);
+	t->mem[0] = 0;
+	work_lost(&t->pool, "lost");
+	t->no_thread = true;
+	plans_without_memory = 2;
+	for (unsigned int i = 0; i < 20; i++) {
+		cr_assert_eq(rpmem_pool_poll(&t->pool, done, 1, 0), 0);
+		pool_target_returns(t);
+		pool_target_step(t, STEP_EXECUTE);
+		pool_target_step(t, STEP_COMPLETE);
+	}
+	cr_assert_eq(plans_without_memory, 0);
+	cr_assert_eq(t->pool.state, LINK_UP);
+	cr_assert_eq(t->mem[0], 1, "a kept write is lost");
+	pool_target_end(t);
+}
+
 /* The post of a store is refused, and that of the next commit is lost. */
 Test(pool_work, a_commit_behind_a_refused_store_is_posted_again)
 {

@@ -86,12 +86,15 @@ static int open_fabric(struct rpmem_pool *p, struct offer *o)
 static int find_peer(struct rpmem_pool *p, struct offer *o)
 {
 	const struct rp_setup_export *was = &p->now.ex, *is = &o->ex;
+	int ret;
 
 	o->peer = p->now.peer;
 	if (was->fi_name_len == is->fi_name_len &&
 	    !memcmp(was->fi_name, is->fi_name, is->fi_name_len))
 		return 0;
-	return rp_fabric_peer(&p->f, is->fi_name, &o->peer, o->err);
+	ret = rp_fabric_peer(&p->f, is->fi_name, &o->peer, o->err);
+	/* A pool that is open (now.ex.len) tries again: memory may be free. */
+	return ret && was->len ? -EAGAIN : ret;
 }
 
 /* QUERY the agent: the values in EXPORT are for display only. */
@@ -255,9 +258,11 @@ void pool_reconnect(struct rpmem_pool *p)
 	p->thread_runs = !pthread_create(&p->thread, NULL, connect_thread, p);
 	if (p->thread_runs)
 		return;
-	p->next.ret = rp_err(p->next.err, -ENOMEM,
-			     "no thread to connect to pool '%s' again: allow "
-			     "more processes (ulimit -u)",
-			     p->name);
-	work_connected(p);
+	rp_err(p->next.err, 0,
+	       "no thread to connect to pool '%s' again: allow more processes "
+	       "(ulimit -u)",
+	       p->name);
+	p->reason = pool_text(p, p->next.err);
+	/* work_progress() tries again. */
+	p->state = LINK_DRAINING;
 }

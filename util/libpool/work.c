@@ -406,6 +406,13 @@ static void replay_end(struct rpmem_pool *p)
 
 static void post_replay(struct rpmem_pool *p)
 {
+	/* NULL: not planned yet. Without memory, try again with the next call.
+	 */
+	if (!p->replay &&
+	    rp_journal_plan(&p->journal, &p->replay, &p->nreplay)) {
+		p->reason = "out of memory";
+		return;
+	}
 	while (p->replay_next < p->nreplay) {
 		const struct rp_journal_piece *r = &p->replay[p->replay_next];
 		struct post *t = post_new(p);
@@ -524,10 +531,6 @@ void work_connected(struct rpmem_pool *p)
 	p->reconnects++;
 	pool_lease_wake(p);
 	p->commit_error = NULL;
-	if (rp_journal_plan(&p->journal, &p->replay, &p->nreplay)) {
-		end_pool(p, -ENOMEM, "out of memory");
-		return;
-	}
 	p->replay_next = p->replay_out = 0;
 	p->state = LINK_REPLAYING;
 	work_post(p);
