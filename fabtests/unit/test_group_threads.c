@@ -19,6 +19,7 @@
 /* The calls of pool_open_as(), guarded by the lock of the group's handle. */
 static struct attempt {
 	int exclusive;
+	unsigned int timeout;
 	bool compares;
 	uint64_t expected;
 } attempts[16];
@@ -37,8 +38,9 @@ int pool_open_as(struct rpmem_pool **pool, const char *where,
 	pthread_mutex_lock(&handle.lock);
 	i = nattempts;
 	cr_assert_lt(i, 16);
-	attempts[i] = (struct attempt){attr->exclusive, expected != NULL,
-				       expected ? *expected : 0};
+	attempts[i] =
+		(struct attempt){attr->exclusive, attr->timeout,
+				 expected != NULL, expected ? *expected : 0};
 	/* The opening goes on, with the other members. */
 	if (!i)
 		group.g.phase = GROUP_OPEN;
@@ -122,6 +124,8 @@ static void expect_attempt(unsigned int i, int exclusive, uint64_t expected)
 	const struct attempt *a = &attempts[i];
 
 	cr_assert_eq(a->exclusive, exclusive, "call %u: %d", i, a->exclusive);
+	cr_assert_eq(a->timeout, exclusive == RPMEM_POOL_OBSERVE ? 1 : 60,
+		     "call %u: %u s", i, a->timeout);
 	cr_assert_eq(a->compares, expected != 0, "call %u", i);
 	cr_assert_eq(a->expected, expected, "call %u", i);
 }
@@ -134,6 +138,7 @@ static void start(void)
 	group.g.n = 1;
 	group.wake = -1;
 	group.attr.exclusive = RPMEM_POOL_TAKE;
+	group.attr.timeout = 60;
 	group.pools[0].where = (char *)"host:vol";
 	cr_assert_not(pool_group_start(&group, 1), "%s", rpmem_pool_error());
 }

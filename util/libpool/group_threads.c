@@ -122,6 +122,9 @@ static int observe_member(struct member_pool *m, unsigned char area[GROUP_AREA])
 	int ret;
 
 	attr.exclusive = RPMEM_POOL_OBSERVE;
+	/* The read of the area: the group's opening and its close wait for it.
+	 */
+	attr.timeout = 1;
 	ret = pool_open_as(&pool, m->where, &attr, 0, NULL, false);
 	/* -EBUSY is the daemon's limit of clients here, and no other writer. */
 	if (ret)
