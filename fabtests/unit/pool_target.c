@@ -262,8 +262,15 @@ static void execute_post(struct pool_target *t, struct pool_post *p,
 
 	p->executed = true;
 	t->executed++;
-	for (unsigned int i = 0; i < p->n && p->what == T_WRITE; i++)
+	for (unsigned int i = 0; i < CELLS && p->what == T_COMMIT; i++)
+		if (p->covers[i] && t->poisoned[i]) {
+			p->status = RP_ST_WRITE_FAILED;
+			return;
+		}
+	for (unsigned int i = 0; i < p->n && p->what == T_WRITE; i++) {
 		t->mem[p->at + i] = bytes[i];
+		t->poisoned[p->at + i] = false;
+	}
 	for (unsigned int i = 0; i < p->n && p->what == T_READ; i++)
 		bytes[i] = t->mem[p->at + i];
 	for (unsigned int i = 0; i < CELLS && p->durable; i++)
@@ -353,9 +360,23 @@ void pool_target_dies(struct pool_target *t, bool power_cut)
 		if (power_cut)
 			t->mem[i] = t->media[i];
 	}
+	pool_target_disconnects(t);
+	/* The next connection is to a new daemon. */
+	memset(t->poisoned, 0, sizeof(t->poisoned));
+}
+
+void pool_target_disconnects(struct pool_target *t)
+{
 	/* The lost connection loses the completions of executed posts, too. */
-	for (unsigned int i = 0; i < t->nposts; i++)
+	for (unsigned int i = 0; i < t->nposts; i++) {
+		const struct pool_post *p = &t->posts[i];
+
 		t->posts[i].status = RP_ST_LOST;
+		for (unsigned int c = 0; c < p->n && p->what == T_WRITE; c++)
+			t->poisoned[p->at + c] = true;
+		if (p->store_at)
+			t->poisoned[p->store_at] = true;
+	}
 	t->up = false;
 }
 

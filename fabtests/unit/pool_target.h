@@ -60,6 +60,9 @@ struct pool_target {
 	uint64_t zero_values[MAX_ENTRIES];
 	struct fi_cq_err_entry done[MAX_POSTS];
 	unsigned int ndone;
+	/* Cells whose post was lost with a connection: no commit covers them.
+	 */
+	bool poisoned[CELLS];
 	bool up, connects; /* connects: the client reconnects */
 	bool unordered;	   /* posts may overtake older posts */
 	bool refuse_store; /* the next post of a store is refused */
@@ -88,6 +91,11 @@ bool pool_target_complete(struct pool_target *t, unsigned int post);
  * written back or, at random, its newest value. Outstanding posts fail.
  */
 void pool_target_dies(struct pool_target *t, bool power_cut);
+/*
+ * Lose the connection to a target that goes on. What outstanding posts write,
+ * the stores of commits as well, is poisoned until a write covers it.
+ */
+void pool_target_disconnects(struct pool_target *t);
 /* Start the target again. A client that is reconnecting then connects. */
 void pool_target_returns(struct pool_target *t);
 

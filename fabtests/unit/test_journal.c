@@ -173,11 +173,12 @@ Test(journal, plan_has_the_newest_bytes_of_every_range)
 		free(v);
 		from = seeded_below(&s, 50);
 		upto = from + seeded_below(&s, 51);
-		for (uint64_t q = from; q < upto; q++) {
+		for (uint64_t q = from; q < j.next; q++) {
 			struct rp_journal_entry *e = rp_journal_at(&j, q);
 
-			for (uint32_t k = 0; !e->durable && k < e->len; k++)
-				need[e->offset + k] = true;
+			/* A newer entry may have made bytes durable. */
+			if (e->durable || q < upto)
+				memset(need + e->offset, !e->durable, e->len);
 		}
 		cr_assert_eq(rp_journal_ranges(&j, from, upto, &r, &nr), 0);
 		for (size_t i = 0; i < nr; i++) {

@@ -147,45 +147,6 @@ uint64_t rp_journal_used(const struct rp_journal *j)
 	return j->tail - j->head + j->zeros;
 }
 
-static int by_offset(const void *a, const void *b)
-{
-	const struct rp_journal_range *x = a, *y = b;
-
-	return (x->offset > y->offset) - (x->offset < y->offset);
-}
-
-int rp_journal_ranges(struct rp_journal *j, uint64_t from, uint64_t upto,
-		      struct rp_journal_range **out, size_t *count)
-{
-	struct rp_journal_range *v;
-	size_t n = 0, kept = 0;
-
-	if (from < j->first)
-		from = j->first;
-	v = malloc((upto > from ? upto - from : 1) * sizeof(*v));
-	if (!v)
-		return -ENOMEM;
-	for (uint64_t s = from; s < upto; s++) {
-		const struct rp_journal_entry *e = rp_journal_at(j, s);
-
-		if (!e->durable)
-			v[n++] = (struct rp_journal_range){e->offset, e->len};
-	}
-	qsort(v, n, sizeof(*v), by_offset);
-	for (size_t i = 0; i < n; i++) {
-		struct rp_journal_range *last = kept ? &v[kept - 1] : NULL;
-		uint64_t end = v[i].offset + v[i].len;
-
-		if (!last || v[i].offset > last->offset + last->len)
-			v[kept++] = v[i];
-		else if (end > last->offset + last->len)
-			last->len = end - last->offset;
-	}
-	*out = v;
-	*count = kept;
-	return 0;
-}
-
 /*
  * The plan splits the pool at the start and the end of every entry. Entries
  * claim the segments between, the newest entry first, so that each segment
@@ -272,10 +233,11 @@ static int claim_segments(struct plan *p, struct rp_journal *j,
 	return 0;
 }
 
-int rp_journal_plan(struct rp_journal *j, struct rp_journal_piece **out,
-		    size_t *count)
+/* Plan the entries from..upto-1; newer ones claim only what is durable. */
+static int make_plan(struct rp_journal *j, uint64_t from, uint64_t upto,
+		     struct rp_journal_piece **out, size_t *count)
 {
-	const size_t n = (size_t)(j->next - j->first);
+	const size_t n = (size_t)(j->next - from);
 	struct plan p = {0};
 	size_t kept = 0;
 	int ret = -ENOMEM;
@@ -284,7 +246,7 @@ int rp_journal_plan(struct rp_journal *j, struct rp_journal_piece **out,
 	p.free_from = malloc((2 * n + 1) * sizeof(*p.free_from));
 	if (!p.cuts || !p.free_from)
 		goto done;
-	for (uint64_t s = j->first; s != j->next; s++) {
+	for (uint64_t s = from; s != j->next; s++) {
 		const struct rp_journal_entry *e = rp_journal_at(j, s);
 
 		p.cuts[p.ncuts++] = e->offset;
@@ -298,11 +260,12 @@ int rp_journal_plan(struct rp_journal *j, struct rp_journal_piece **out,
 	for (size_t i = 0; i <= p.ncuts; i++)
 		p.free_from[i] = i;
 	ret = 0;
-	for (uint64_t s = j->next; s != j->first && !ret; s--) {
+	for (uint64_t s = j->next; s != from && !ret; s--) {
 		const struct rp_journal_entry *e = rp_journal_at(j, s - 1);
+		const bool durable = e->durable || s - 1 < j->committed;
 
-		ret = claim_segments(&p, j, e,
-				     e->durable || s - 1 < j->committed);
+		if (durable || s - 1 < upto)
+			ret = claim_segments(&p, j, e, durable);
 	}
 done:
 	free(p.cuts);
@@ -313,5 +276,76 @@ done:
 	}
 	*out = p.v;
 	*count = p.n;
+	return 0;
+}
+
+int rp_journal_plan(struct rp_journal *j, struct rp_journal_piece **out,
+		    size_t *count)
+{
+	return make_plan(j, j->first, j->next, out, count);
+}
+
+static int by_offset(const void *a, const void *b)
+{
+	const struct rp_journal_range *x = a, *y = b;
+
+	return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+/* Replace ranges by those that leave out what newer entries made durable. */
+static int leave_durable_out(struct rp_journal *j, uint64_t from, uint64_t upto,
+			     struct rp_journal_range **v, size_t *n)
+{
+	struct rp_journal_piece *pieces;
+	struct rp_journal_range *r;
+
+	if (make_plan(j, from, upto, &pieces, n))
+		return -ENOMEM;
+	r = realloc(*v, (*n + 1) * sizeof(*r));
+	for (size_t i = 0; r && i < *n; i++)
+		r[i] = (struct rp_journal_range){pieces[i].offset,
+						 pieces[i].len};
+	free(pieces);
+	if (!r)
+		return -ENOMEM;
+	*v = r;
+	return 0;
+}
+
+int rp_journal_ranges(struct rp_journal *j, uint64_t from, uint64_t upto,
+		      struct rp_journal_range **out, size_t *count)
+{
+	struct rp_journal_range *v;
+	size_t n = 0, kept = 0;
+	bool durable = false;
+
+	if (from < j->first)
+		from = j->first;
+	v = malloc((upto > from ? upto - from : 1) * sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	for (uint64_t s = from; s < j->next; s++) {
+		const struct rp_journal_entry *e = rp_journal_at(j, s);
+
+		durable |= e->durable;
+		if (s < upto && !e->durable)
+			v[n++] = (struct rp_journal_range){e->offset, e->len};
+	}
+	if (n && durable && leave_durable_out(j, from, upto, &v, &n)) {
+		free(v);
+		return -ENOMEM;
+	}
+	qsort(v, n, sizeof(*v), by_offset);
+	for (size_t i = 0; i < n; i++) {
+		struct rp_journal_range *last = kept ? &v[kept - 1] : NULL;
+		uint64_t end = v[i].offset + v[i].len;
+
+		if (!last || v[i].offset > last->offset + last->len)
+			v[kept++] = v[i];
+		else if (end > last->offset + last->len)
+			last->len = end - last->offset;
+	}
+	*out = v;
+	*count = kept;
 	return 0;
 }

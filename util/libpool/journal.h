@@ -69,8 +69,11 @@ struct rp_journal_range {
 	uint64_t offset, len;
 };
 /*
- * The ranges of the entries from..upto-1 that are not durable by themselves:
- * sorted, disjoint. Returns 0 or -ENOMEM; the caller frees *v.
+ * The ranges of the entries from..upto-1 that are not durable by themselves,
+ * without the bytes that a newer entry made durable: sorted, disjoint. Returns
+ * 0 or -ENOMEM; the caller frees *v. A commit must not cover those bytes: an
+ * older write, or a store, that was lost there poisons them, and a replay does
+ * not write them again.
  */
 int rp_journal_ranges(struct rp_journal *j, uint64_t from, uint64_t upto,
 		      struct rp_journal_range **v, size_t *n);
