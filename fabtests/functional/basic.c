@@ -225,10 +225,40 @@ static void check_commits(struct side *s, const struct card *peer)
 	   "a range across the end is an error entry");
 }
 
+static void check_durable_receives(struct side *s)
+{
+	struct fi_info *hints = fi_dupinfo(s->info), *list = NULL;
+	uint64_t flags = FI_RECV | FI_COMMIT_COMPLETE;
+	struct fid_ep *ep;
+	const struct fi_msg_tagged tagged = {0};
+	const struct fi_msg msg = {0};
+
+	OK(fi_recvmsg(s->ep, &msg, FI_COMMIT_COMPLETE) == -FI_EOPNOTSUPP &&
+		   fi_trecvmsg(s->ep, &tagged, FI_COMMIT_COMPLETE) ==
+			   -FI_EOPNOTSUPP,
+	   "durable receives are refused");
+	OK(fi_control(&s->ep->fid, FI_SETOPSFLAG, &flags) == -FI_EOPNOTSUPP,
+	   "as the endpoint's default, too");
+	if (!hints)
+		MUST(-FI_ENOMEM);
+	OK(!(hints->rx_attr->op_flags & FI_COMMIT_COMPLETE) &&
+		   !fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &list),
+	   "fi_getinfo() does not offer them");
+	fi_freeinfo(list);
+	hints->rx_attr->op_flags |= FI_COMMIT_COMPLETE;
+	OK(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &list) ==
+		   -FI_ENODATA,
+	   "hints with them match nothing");
+	OK(fi_endpoint(s->domain, hints, &ep, NULL) == -FI_EOPNOTSUPP,
+	   "no endpoint opens with them");
+	fi_freeinfo(hints);
+}
+
 static void run_initiator(struct side *s, const struct card *peer)
 {
 	char in[64];
 
+	check_durable_receives(s);
 	check_messages(s);
 	/* From here on messages of the provider are on the connections, too. */
 	check_writes(s, peer);

@@ -288,6 +288,8 @@ static void refused_calls(void)
 		 "a read with commit to where nothing is persistent");
 	claim_is(fi_sendmsg(f.ep, &msg, FI_COMMIT_COMPLETE), -FI_EOPNOTSUPP,
 		 "a commit of a message");
+	claim_is(fi_recvmsg(f.ep, &msg, FI_COMMIT_COMPLETE), -FI_EOPNOTSUPP,
+		 "a commit of a received message");
 	claim(no_completion(), "and none of these left a completion");
 }
 

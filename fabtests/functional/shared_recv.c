@@ -239,6 +239,8 @@ static void check_closing(const struct card *card, bool durable)
 
 static void run_all(const struct pair_opts *o, bool durable)
 {
+	const struct fi_msg msg = {0};
+	struct fi_rx_attr attr;
 	struct card card;
 
 	alarm(100);
@@ -246,7 +248,15 @@ static void run_all(const struct pair_opts *o, bool durable)
 	side_memory(&target);
 	side_listen(&target);
 	side_card(&target, &card);
+	attr = *target.info->rx_attr;
+	attr.op_flags |= FI_COMMIT_COMPLETE;
+	OK(!durable || fi_srx_context(target.domain, &attr, &srx, NULL) ==
+			       -FI_EOPNOTSUPP,
+	   "durable receives are refused as its default");
 	MUST(fi_srx_context(target.domain, target.info->rx_attr, &srx, NULL));
+	OK(!durable ||
+		   fi_recvmsg(srx, &msg, FI_COMMIT_COMPLETE) == -FI_EOPNOTSUPP,
+	   "and by fi_recvmsg()");
 	MUST(fi_ep_bind(srx, &target.cq->fid, FI_RECV));
 	for (int i = 0; i < CONNS; i++)
 		let_in(i, &card, o);

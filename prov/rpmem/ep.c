@@ -30,10 +30,10 @@ int rp_ep_check_order(struct fid_ep *fid, fi_addr_t dest)
 	return ret;
 }
 
-int rp_ep_check_msg_flags(struct fid_ep *fid, fi_addr_t dest, uint64_t flags)
+int rp_ep_check_msg_flags(uint64_t flags)
 {
 	if (!(flags & FI_COMMIT_COMPLETE))
-		return rp_ep_check_order(fid, dest);
+		return 0;
 	RP_WARN(EP_DATA, "FI_COMMIT_COMPLETE on a message is not offered\n");
 	return -FI_EOPNOTSUPP;
 }
@@ -219,12 +219,11 @@ static void set_forward_below(struct rp_ep *ep)
 
 static int set_op_flags(struct rp_ep *ep, const uint64_t *arg)
 {
-	uint64_t flags = *arg;
-	int ret;
+	uint64_t flags = *arg & ~FI_COMMIT_COMPLETE;
+	int ret = *arg & FI_RECV ? rp_ep_check_msg_flags(*arg) : 0;
 
-	if (flags & FI_TRANSMIT)
-		flags &= ~FI_COMMIT_COMPLETE;
-	ret = fi_control(&ep->base->fid, FI_SETOPSFLAG, &flags);
+	if (!ret)
+		ret = fi_control(&ep->base->fid, FI_SETOPSFLAG, &flags);
 	if (!ret && (flags & FI_TRANSMIT))
 		ep->op_flags = *arg & ~FI_TRANSMIT;
 	set_forward_below(ep);
@@ -371,6 +370,8 @@ int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 	if (info->ep_attr && info->ep_attr->type != type &&
 	    info->ep_attr->type != FI_EP_UNSPEC)
 		return -FI_EINVAL;
+	if (info->rx_attr && rp_ep_check_msg_flags(info->rx_attr->op_flags))
+		return -FI_EOPNOTSUPP;
 	ep = calloc(1, sizeof(*ep));
 	b = base_ep_info(dom, info);
 	if (!ep || !b) {

@@ -233,6 +233,20 @@ static void fids_to_base(struct fi_info *b)
 						 ->direct;
 }
 
+static void clear_caps(struct fi_info *i, uint64_t caps)
+{
+	i->caps &= ~caps;
+	i->tx_attr->caps &= ~caps;
+	i->rx_attr->caps &= ~caps;
+}
+
+/* Clear what the base does not offer: bases accept the bits and do nothing. */
+static void clear_persistence(struct fi_info *i)
+{
+	clear_caps(i, FI_RMA_PMEM);
+	i->tx_attr->op_flags &= ~FI_COMMIT_COMPLETE;
+}
+
 struct fi_info *rp_info_to_base(const struct fi_info *info,
 				enum fi_ep_type type, const char *prov_name)
 {
@@ -259,13 +273,10 @@ struct fi_info *rp_info_to_base(const struct fi_info *info,
 	TAKE(rx_attr);
 #undef TAKE
 	fi_freeinfo(full);
-	b->caps &= ~FI_RMA_PMEM;
-	b->tx_attr->caps &= ~FI_RMA_PMEM;
-	b->rx_attr->caps &= ~FI_RMA_PMEM;
+	clear_persistence(b);
 	/* Programs that cannot handle FI_BUFFERED_RECV hang (measured). */
 	b->mode &= ~RP_BUFFERED_RECV;
 	b->rx_attr->mode &= ~RP_BUFFERED_RECV;
-	b->tx_attr->op_flags &= ~FI_COMMIT_COMPLETE;
 	b->ep_attr->type = type;
 	domain_to_base(b->domain_attr);
 	fids_to_base(b);
@@ -488,9 +499,7 @@ static int convert_entry(uint32_t version, const struct fi_info *hints,
 	struct fi_domain_attr *d = i->domain_attr;
 	char *semi = strchr(i->fabric_attr->prov_name, ';');
 
-	i->caps &= ~(uint64_t)PASSTHROUGH_CAPS;
-	i->tx_attr->caps &= ~(uint64_t)PASSTHROUGH_CAPS;
-	i->rx_attr->caps &= ~(uint64_t)PASSTHROUGH_CAPS;
+	clear_caps(i, PASSTHROUGH_CAPS);
 	/* Only passthrough endpoints have several contexts. */
 	i->ep_attr->tx_ctx_cnt = i->ep_attr->rx_ctx_cnt = 1;
 	d->max_ep_tx_ctx = d->max_ep_rx_ctx = 1;
@@ -543,10 +552,7 @@ int rp_info_list_base(uint32_t version, const char *node, const char *service,
 	for (link = list; !ret && (i = *link);) {
 		if (!strcasecmp(i->fabric_attr->prov_name, base) &&
 		    rp_info_is_passthrough(i)) {
-			i->caps &= ~FI_RMA_PMEM;
-			i->tx_attr->caps &= ~FI_RMA_PMEM;
-			i->rx_attr->caps &= ~FI_RMA_PMEM;
-			i->tx_attr->op_flags &= ~FI_COMMIT_COMPLETE;
+			clear_persistence(i);
 			link = &i->next;
 		} else {
 			rp_info_unlink(link);
@@ -625,7 +631,9 @@ int rp_getinfo(uint32_t version, const char *node, const char *service,
 	base = choose_base(hints);
 	if (!base)
 		return -FI_ENODATA;
-	if (is_refused_base(base)) {
+	if (is_refused_base(base) ||
+	    (hints && hints->rx_attr &&
+	     rp_ep_check_msg_flags(hints->rx_attr->op_flags))) {
 		free(base);
 		return -FI_ENODATA;
 	}

@@ -18,7 +18,9 @@ static ssize_t msg_recvv(struct fid_ep *fid, const struct iovec *iov,
 static ssize_t msg_recvmsg(struct fid_ep *fid, const struct fi_msg *msg,
 			   uint64_t flags)
 {
-	return fi_recvmsg(rp_ep_base(fid), msg, flags);
+	return flags & FI_COMMIT_COMPLETE
+		       ? rp_ep_check_msg_flags(flags)
+		       : fi_recvmsg(rp_ep_base(fid), msg, flags);
 }
 
 static ssize_t msg_send(struct fid_ep *fid, const void *buf, size_t len,

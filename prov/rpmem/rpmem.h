@@ -405,7 +405,7 @@ struct rp_cq {
 	atomic_uint sleepers; /* threads in fi_cq_sread(), about to sleep */
 	/* fi_trywait() on base is unsafe: an ofi_rxm endpoint was closed. */
 	atomic_bool base_trywait_unsafe;
-	int poll_timer_fd;	/* timerfd that limits such sleeps; -1: none */
+	int poll_timer_fd;	/* timerfd that limits such sleeps */
 	atomic_bool had_events; /* private events since the last trywait */
 	struct rp_spin spin;
 	LIST_ENTRY(rp_cq) link;
@@ -582,7 +582,8 @@ static inline uint64_t rp_ep_flags(const struct rp_ep *ep)
 }
 /* -FI_EAGAIN: persistent operations to dest come first. Takes dom->lock. */
 int rp_ep_check_order(struct fid_ep *fid, fi_addr_t dest);
-int rp_ep_check_msg_flags(struct fid_ep *fid, fi_addr_t dest, uint64_t flags);
+/* -FI_EOPNOTSUPP: flags of a send or receive with FI_COMMIT_COMPLETE. */
+int rp_ep_check_msg_flags(uint64_t flags);
 /*
  * Must a message to dest wait for persistent operations, because of msg_order
  * or FI_FENCE? 0, -FI_EAGAIN, or an error: FI_COMMIT_COMPLETE is refused.
@@ -593,7 +594,8 @@ static inline int rp_ep_check_message(struct fid_ep *fid, fi_addr_t dest,
 	if (!rp_ep_of(&fid->fid)->orders_messages &&
 	    !(flags & (FI_COMMIT_COMPLETE | FI_FENCE)))
 		return 0;
-	return rp_ep_check_msg_flags(fid, dest, flags);
+	return flags & FI_COMMIT_COMPLETE ? rp_ep_check_msg_flags(flags)
+					  : rp_ep_check_order(fid, dest);
 }
 extern struct fi_ops_ep rp_ep_ops;
 extern struct fi_ops_msg rp_msg_ops;

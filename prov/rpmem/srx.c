@@ -50,7 +50,9 @@ int rp_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr,
 
 	if (!srx)
 		return -FI_ENOMEM;
-	ret = fi_srx_context(dom->base, attr, &srx->base, context);
+	ret = attr ? rp_ep_check_msg_flags(attr->op_flags) : 0;
+	if (!ret)
+		ret = fi_srx_context(dom->base, attr, &srx->base, context);
 	if (ret) {
 		free(srx);
 		return ret;
