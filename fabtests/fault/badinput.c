@@ -130,6 +130,11 @@ static const char *check_calls(struct duo *d)
 	       -FI_EINVAL);
 	EXPECT(fi_sendmsg(s.ep, &m, FI_COMMIT_COMPLETE), -FI_EOPNOTSUPP);
 	EXPECT(fi_readmsg(s.ep, &w, FI_COMMIT_COMPLETE), -FI_EINVAL);
+	/* One byte of data for a remote range of no bytes. */
+	r.len = 0;
+	EXPECT(fi_writemsg(s.ep, &w, FI_COMMIT_COMPLETE), -FI_EINVAL);
+	EXPECT(fi_readmsg(s.ep, &w, 0), -FI_EINVAL);
+	EXPECT(side_quiet(&s), 1);
 	side_close(&s);
 	return NULL;
 }

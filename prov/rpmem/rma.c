@@ -100,6 +100,10 @@ static ssize_t end_operation(struct rp_task *t, struct rp_session *s)
 
 	if (t->op.nranges || t->op.effect)
 		return rp_task_post(t, s);
+	if (rp_iov_len(t->op.iov, t->op.iov_count)) {
+		rp_task_put(t->ep->dom, t);
+		return -FI_EINVAL;
+	}
 	rp_task_done(&t->op, &ok);
 	return 0;
 }
