@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "functional/pair.h"
+#include "rpmem/rpmem.h"
 
 #define ROUNDS 10
 #define MANY   50
@@ -225,6 +226,35 @@ static void check_failures(struct side *s, const struct card *peer)
 	OK(!side_wait(s, &e, &err), "its entry is in the queue, too");
 }
 
+static struct fi_ops_cntr *base_ops;
+
+/* The base's wait; an error is counted after it, as by another thread. */
+static int wait_then_fail(struct fid_cntr *c, uint64_t threshold, int timeout)
+{
+	int ret = base_ops->wait(c, threshold, timeout);
+
+	c->ops = base_ops;
+	MUST(fi_cntr_adderr(c, 1));
+	return ret;
+}
+
+/* An error is counted between the two calls of the base's fi_cntr_wait(). */
+static void check_error_between(struct side *s)
+{
+	struct fid_cntr *base =
+		rp_container_of(s->cntr[3], struct rp_cntr, fid)->base;
+	struct fi_ops_cntr failing = *base->ops;
+
+	/* fi_cntr_wait() waits once with a thread; sockets counts elsewhere. */
+	if (s->o.progress == FI_PROGRESS_AUTO || s->o.prov)
+		return;
+	base_ops = base->ops;
+	failing.wait = wait_then_fail;
+	base->ops = &failing;
+	OK(fi_cntr_wait(s->cntr[3], UINT64_MAX, 100) == -FI_EAVAIL,
+	   "a waiter gets an error that comes between two slices");
+}
+
 static void check_waits(struct side *s, const struct card *peer)
 {
 	double start, cpu;
@@ -331,6 +361,7 @@ static void run_initiator(struct side *s, const struct card *peer)
 	check_rma(s, peer);
 	check_commits(s, peer);
 	check_failures(s, peer);
+	check_error_between(s);
 	check_waits(s, peer);
 	check_sets(s, peer);
 	no_queue(s, peer);

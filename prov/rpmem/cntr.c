@@ -72,14 +72,13 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 {
 	struct rp_cntr *c = cntr_of(fid);
 	int64_t end = timeout < 0 ? -1 : rp_wait_now() + timeout, ms;
+	uint64_t errors = read_errors(c); /* before the first fi_cntr_wait() */
 	int ret = fi_cntr_wait(c->base, threshold,
 			       c->dom->auto_progress ? timeout : 0);
-	uint64_t errors;
 
 	/* sockets returns ETIMEDOUT with either sign. */
 	if (c->dom->auto_progress || (ret != -FI_ETIMEDOUT && ret <= 0))
 		return ret;
-	errors = read_errors(c);
 	for (;;) {
 		make_progress(c);
 		if (read_errors(c) != errors)
