@@ -110,9 +110,8 @@ static void translate_fid(uint32_t event, struct fi_eq_cm_entry *e)
 			RP_WARN(EQ, "no memory: this connection will be the "
 				    "base's own\n");
 	} else if (ours) {
-		rp_cm_set_connected(
-			rp_container_of(ours, struct rp_ep, fid.fid),
-			event == FI_CONNECTED, ECONNRESET);
+		rp_cm_set_connected(rp_ep_of(ours), event == FI_CONNECTED,
+				    ECONNRESET);
 	}
 	if (ours)
 		e->fid = ours;
@@ -157,9 +156,7 @@ static ssize_t eq_readerr(struct fid_eq *fid, struct fi_eq_err_entry *buf,
 	pthread_mutex_lock(&fid_pairs_lock);
 	ours = find_program_fid(buf->fid);
 	if (ours && ours->fclass == FI_CLASS_EP)
-		rp_cm_set_connected(
-			rp_container_of(ours, struct rp_ep, fid.fid), false,
-			ECONNRESET);
+		rp_cm_set_connected(rp_ep_of(ours), false, ECONNRESET);
 	if (ours)
 		buf->fid = ours;
 	pthread_mutex_unlock(&fid_pairs_lock);

@@ -166,10 +166,9 @@ static struct rp_ep *find_receiver(struct rp_dom *dom,
 			continue;
 		if (dom->is_msg || !ep->port)
 			ep->port = rp_private_local_port(ep);
-		if (endpoint && ep->port != endpoint)
-			continue;
-		if (endpoint && dom->is_msg &&
-		    !has_peer(ep, host, port, &at_host))
+		if (endpoint &&
+		    (ep->port != endpoint ||
+		     (dom->is_msg && !has_peer(ep, host, port, &at_host))))
 			continue;
 		found = ep;
 		if (at_host)
