@@ -23,6 +23,8 @@
 #include "util/fabric.h"
 
 #define FILLERS 4
+/* Words of a struct fi_cq_err_entry before libfabric 1.20 added src_addr. */
+#define OLD_WORDS 10
 
 struct target {
 	const char *name;
@@ -145,12 +147,19 @@ static bool fail_write(const struct target *t)
 static struct fi_cq_err_entry read_error(const struct target *t, void *data,
 					 size_t size)
 {
-	struct fi_cq_err_entry bad = {.err_data = data, .err_data_size = size};
+	union {
+		struct fi_cq_err_entry e;
+		uint64_t words[OLD_WORDS + 2];
+	} bad = {{.err_data = data, .err_data_size = size}};
 
-	check(fi_cq_readerr(f.cq, &bad, 0) == 1 && bad.op_context == &f &&
-		      bad.prov_errno == (int)t->status,
-	      t, t->status == RP_ST_LOST ? "72" : "65, after the timeout");
-	return bad;
+	bad.words[OLD_WORDS] = 0x9a7d;
+	/* Newer headers' fi_cq_readerr() sets src_addr itself. */
+	check(f.cq->ops->readerr(f.cq, &bad.e, 0) == 1 &&
+		      bad.words[OLD_WORDS] == 0x9a7d,
+	      t, "nothing is written behind an older program's entry");
+	check(bad.e.op_context == &f && bad.e.prov_errno == (int)t->status, t,
+	      t->status == RP_ST_LOST ? "72" : "65, after the timeout");
+	return bad.e;
 }
 
 /* Does the text name the target, behind these words? */

@@ -181,7 +181,10 @@ static void return_error(struct rp_cq *cq, const struct rp_cqe *q,
 	strcpy(cq->last_detail, q->detail);
 	if (size)
 		snprintf(data, size, "%s", q->detail);
-	*buf = q->err;
+	/* Older programs' *buf ends here; newer ones have set src_addr. */
+	memcpy(buf, &q->err,
+	       offsetof(struct fi_cq_err_entry, err_data_size) +
+		       sizeof(q->err.err_data_size));
 	buf->err_data = data;
 	/* 0: a *buf that is used again must not offer last_detail. */
 	buf->err_data_size = size ? strlen(data) + 1 : 0;
