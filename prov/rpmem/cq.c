@@ -38,7 +38,9 @@ void rp_cq_drain_event(struct rp_cq *cq)
 {
 	eventfd_t v;
 
-	if (cq->ev_set) {
+	/* Keep the event of fi_cq_signal() for a sleeper. */
+	if (cq->ev_set &&
+	    !(atomic_load(&cq->signaled) && atomic_load(&cq->sleepers))) {
 		eventfd_read(cq->ev_fd, &v);
 		cq->ev_set = false;
 	}

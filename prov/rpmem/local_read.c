@@ -7,8 +7,9 @@
 
 /* --- flushing --- */
 
-static void complete_read(struct rp_task *t, enum rp_status st, uint32_t detail)
+static void complete_read(void *arg, enum rp_status st, uint32_t detail)
 {
+	struct rp_task *t = arg;
 	struct rp_local_read *l = t->extra;
 	const struct rp_outcome out = {
 		.status = st,
@@ -19,11 +20,6 @@ static void complete_read(struct rp_task *t, enum rp_status st, uint32_t detail)
 	if (l->flushing)
 		LIST_REMOVE(l, link);
 	rp_task_done(&t->op, &out);
-}
-
-static void flush_done(void *arg, enum rp_status st, uint32_t detail)
-{
-	complete_read(arg, st, detail);
 }
 
 /* Flush the bytes that were read; find their region again: it may be closed. */
@@ -49,7 +45,7 @@ static void flush_read(struct rp_task *t)
 	l->task = t;
 	l->flushing = true;
 	LIST_INSERT_HEAD(&t->ep->flushing, l, link);
-	if (rp_agent_local_flush(dom->agent, at, l->niov, flush_done, t))
+	if (rp_agent_local_flush(dom->agent, at, l->niov, complete_read, t))
 		complete_read(t, RP_ST_NO_MEMORY, 0);
 }
 
@@ -93,6 +89,8 @@ ssize_t rp_local_filter_entries(struct rp_cq *cq, void *buf, ssize_t n,
 				rp_task_put(cq->dom, l->task);
 			else
 				flush_read(l->task);
+			/* If this thread stops here, a sleeper must go on. */
+			rp_domain_kick(cq->dom);
 			continue;
 		}
 		memmove((char *)buf + (size_t)kept * cq->size, e, cq->size);
