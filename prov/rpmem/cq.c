@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Completion queues of the base, each with a queue of private entries. */
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "rpmem/rpmem.h"
@@ -12,18 +14,14 @@
  */
 static size_t format_size(enum fi_cq_format f)
 {
-	switch (f) {
-	case FI_CQ_FORMAT_CONTEXT:
-		return sizeof(struct fi_cq_entry);
-	case FI_CQ_FORMAT_MSG:
-		return sizeof(struct fi_cq_msg_entry);
-	case FI_CQ_FORMAT_DATA:
-		return sizeof(struct fi_cq_data_entry);
-	case FI_CQ_FORMAT_TAGGED:
-		return sizeof(struct fi_cq_tagged_entry);
-	default:
-		return 0;
-	}
+	static const size_t sizes[] = {
+		[FI_CQ_FORMAT_CONTEXT] = sizeof(struct fi_cq_entry),
+		[FI_CQ_FORMAT_MSG] = sizeof(struct fi_cq_msg_entry),
+		[FI_CQ_FORMAT_DATA] = sizeof(struct fi_cq_data_entry),
+		[FI_CQ_FORMAT_TAGGED] = sizeof(struct fi_cq_tagged_entry),
+	};
+
+	return f < sizeof(sizes) / sizeof(sizes[0]) ? sizes[f] : 0;
 }
 
 void rp_cq_wake(struct rp_cq *cq)
@@ -80,6 +78,8 @@ void rp_cq_drop_first(struct rp_cq *cq)
 	struct rp_cqe *q = STAILQ_FIRST(&cq->queue);
 
 	STAILQ_REMOVE_HEAD(&cq->queue, link);
+	if (STAILQ_EMPTY(&cq->queue))
+		rp_cq_drain_event(cq);
 	if (q->task)
 		rp_task_put(cq->dom, q->task);
 	else
@@ -170,6 +170,13 @@ static int open_base(struct rp_cq *cq, struct fi_cq_attr *a, void *context)
 	ret = fi_control(&cq->base->fid, FI_GETWAIT, &fd);
 	if (!ret)
 		ret = rp_wait_open(cq->dom, fd, &cq->ev_fd, &cq->epfd);
+	if (!ret) {
+		cq->poll_timer_fd = timerfd_create(CLOCK_MONOTONIC,
+						   TFD_NONBLOCK | TFD_CLOEXEC);
+		ret = cq->poll_timer_fd < 0
+			      ? -errno
+			      : rp_wait_watch(cq->epfd, cq->poll_timer_fd);
+	}
 	if (ret)
 		fi_close(&cq->base->fid);
 	return ret;

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 
@@ -66,8 +65,6 @@ static ssize_t pop_entries(struct rp_cq *cq, void *buf, size_t count,
 		n++;
 		rp_cq_drop_first(cq);
 	}
-	if (STAILQ_EMPTY(&cq->queue))
-		rp_cq_drain_event(cq);
 	return (ssize_t)n;
 }
 
@@ -201,24 +198,20 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf,
 		return fi_cq_readerr(cq->base, buf, flags);
 	pthread_mutex_lock(&cq->dom->lock);
 	q = STAILQ_FIRST(&cq->queue);
-	if (q && !q->failed)
-		q = NULL;
-	if (q) {
+	if (q && q->failed) {
 		atomic_store(&cq->last_err_private, true);
 		return_error(cq, q, buf);
 		rp_cq_drop_first(cq);
-		if (STAILQ_EMPTY(&cq->queue))
-			rp_cq_drain_event(cq);
+		pthread_mutex_unlock(&cq->dom->lock);
+		return 1;
 	}
 	pthread_mutex_unlock(&cq->dom->lock);
-	if (q)
-		return 1;
 	ret = fi_cq_readerr(cq->base, buf, flags);
-	if (ret == 1)
-		atomic_store(&cq->last_err_private, false);
-	if (ret == 1 && atomic_load(&cq->max_filtered))
-		ret = rp_local_filter_error(cq, buf);
-	return ret;
+	if (ret != 1)
+		return ret;
+	atomic_store(&cq->last_err_private, false);
+	return atomic_load(&cq->max_filtered) ? rp_local_filter_error(cq, buf)
+					      : 1;
 }
 
 int rp_cq_has_private(struct rp_cq *cq)
@@ -237,37 +230,18 @@ int rp_cq_has_private(struct rp_cq *cq)
 /* --- sleeping --- */
 
 /*
- * Arm a timer to limit the sleep, instead of fi_trywait(), which reads freed
- * memory: ofi_rxm 1.17 queues keep wait entries of closed endpoints.
+ * A timer limits the sleep where fi_trywait() is unsafe: there fi_trywait()
+ * reads freed memory, as ofi_rxm 1.17 queues keep wait entries of closed
+ * endpoints.
  */
-static int arm_poll_timer(struct rp_cq *cq)
-{
-	const struct itimerspec t = {.it_value.tv_nsec = POLL_INTERVAL_NS};
-	int ret = 0;
-
-	if (cq->poll_timer_fd < 0) {
-		cq->poll_timer_fd = timerfd_create(CLOCK_MONOTONIC,
-						   TFD_NONBLOCK | TFD_CLOEXEC);
-		if (cq->poll_timer_fd < 0)
-			return -errno;
-		ret = rp_wait_watch(cq->epfd, cq->poll_timer_fd);
-		if (ret) { /* watch it at the next call */
-			close(cq->poll_timer_fd);
-			cq->poll_timer_fd = -1;
-		}
-	}
-	if (!ret && timerfd_settime(cq->poll_timer_fd, 0, &t, NULL))
-		ret = -errno;
-	return ret;
-}
-
 static int base_trywait(struct rp_cq *cq)
 {
+	const struct itimerspec t = {.it_value.tv_nsec = POLL_INTERVAL_NS};
 	struct fid *fid = &cq->base->fid;
 
-	if (cq->base_trywait_unsafe)
-		return arm_poll_timer(cq);
-	return fi_trywait(cq->dom->base_fabric, &fid, 1);
+	if (!cq->base_trywait_unsafe)
+		return fi_trywait(cq->dom->base_fabric, &fid, 1);
+	return timerfd_settime(cq->poll_timer_fd, 0, &t, NULL) ? -errno : 0;
 }
 
 /* With dom->lock. 0: may sleep; -FI_EAGAIN: do not sleep yet. */
