@@ -43,18 +43,31 @@ static bool all_map_sync(const char *root, uintptr_t start, uintptr_t end)
 	return cursor >= end;
 }
 
-int rp_caps_vma_parse(char *line, struct rp_vma *v)
+int rp_caps_vma_next(FILE *f, uintptr_t addr, struct rp_vma *v, char *why)
 {
+	char *dash;
 	int path = 0;
 
-	if (sscanf(line, "%lx-%lx %4s %llx %x:%x %llu %n", &v->start, &v->end,
-		   v->perms, &v->offset, &v->major, &v->minor, &v->ino,
+	/* Skip the many lines in front of addr cheaply. */
+	do {
+		if (getline(&v->line, &v->size, f) < 0) {
+			if (feof(f))
+				return 0;
+			say(why, "cannot read /proc/self/maps");
+			return errno == ENOMEM ? -ENOMEM : -EIO;
+		}
+		strtoul(v->line, &dash, 16);
+	} while (*dash == '-' && strtoul(dash + 1, NULL, 16) <= addr);
+	if (sscanf(v->line, "%lx-%lx %4s %llx %x:%x %llu %n", &v->start,
+		   &v->end, v->perms, &v->offset, &v->major, &v->minor, &v->ino,
 		   &path) < 7 ||
-	    !path)
+	    !path) {
+		say(why, "cannot make sense of /proc/self/maps");
 		return -EPROTO;
-	v->path = line + path;
+	}
+	v->path = v->line + path;
 	v->path[strcspn(v->path, "\n")] = '\0';
-	return 0;
+	return 1;
 }
 
 static bool on_storage(enum rp_memory m)
@@ -118,10 +131,8 @@ static int maps_read(const struct rp_caps_cfg *cfg, uintptr_t start,
 {
 	FILE *f = rp_caps_open(cfg->root, "/proc/self/maps");
 	struct rp_backing b = {0}; /* backing of the previous mapping */
-	uintptr_t cursor = start;
-	char *line = NULL, *dash;
-	size_t size = 0;
-	struct rp_vma v;
+	uintptr_t cursor = start, to;
+	struct rp_vma v = {0};
 	int ret = 0;
 
 	if (!f) {
@@ -129,28 +140,18 @@ static int maps_read(const struct rp_caps_cfg *cfg, uintptr_t start,
 		say(why, "cannot read /proc/self/maps: %s", strerror(errno));
 		return ret;
 	}
-	while (!ret && cursor < end && getline(&line, &size, f) > 0) {
-		uintptr_t to;
-
-		/* Skip the many lines in front of the range cheaply. */
-		strtoul(line, &dash, 16);
-		if (*dash == '-' && strtoul(dash + 1, NULL, 16) <= cursor)
-			continue;
-		ret = rp_caps_vma_parse(line, &v);
-		if (ret) {
-			say(why, "cannot make sense of /proc/self/maps");
-			break;
-		}
-		if (v.start > cursor)
+	while (!ret && cursor < end) {
+		ret = rp_caps_vma_next(f, cursor, &v, why);
+		if (ret <= 0 || v.start > cursor)
 			break;
 		to = v.end < end ? v.end : end;
 		ret = vma_add(cfg, &v, cursor, to, cursor == start, &b, all,
 			      why);
 		cursor = to;
 	}
-	free(line);
+	free(v.line);
 	fclose(f);
-	if (!ret && cursor < end) {
+	if (ret >= 0 && cursor < end) {
 		say(why, "nothing is mapped at %#lx", (unsigned long)cursor);
 		ret = -EFAULT;
 	}

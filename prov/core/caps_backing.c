@@ -13,9 +13,6 @@
 
 #define WHY(b) (b)->why, sizeof((b)->why)
 
-/* The process map appends this to the name of a deleted file. */
-#define DELETED " (deleted)"
-
 const char *rp_caps_file_name(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -23,7 +20,7 @@ const char *rp_caps_file_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-static bool ends_with(const char *s, const char *end)
+bool rp_caps_ends_with(const char *s, const char *end)
 {
 	size_t n = strlen(s), m = strlen(end);
 
@@ -42,7 +39,8 @@ static bool same_file(const struct rp_vma *v, const struct rp_fs *fs,
 	 * Accepting any inode is safe, as only the operator's word makes an
 	 * overlay trusted. A deleted file's name may be that of a new file.
 	 */
-	return !strcmp(fs->name, "overlay") && !ends_with(v->path, DELETED);
+	return !strcmp(fs->name, "overlay") &&
+	       !rp_caps_ends_with(v->path, DELETED);
 }
 
 /*
@@ -93,7 +91,7 @@ static bool is_devdax(const char *root, unsigned int major, unsigned int minor)
 	if (n < 0)
 		return false;
 	to[n] = '\0';
-	return ends_with(to, "/dax");
+	return rp_caps_ends_with(to, "/dax");
 }
 
 /* The persistence domain and NUMA node of the nd region above a device. */
@@ -165,7 +163,7 @@ static void file_examine(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 
 	if (fd < 0) {
 		b->fs = (struct rp_fs){0};
-		if (ends_with(v->path, DELETED)) {
+		if (rp_caps_ends_with(v->path, DELETED)) {
 			b->memory = RP_MEM_ANON;
 			rp_caps_fmt(WHY(b),
 				    "no name leads to %s: its bytes go with "
@@ -183,20 +181,17 @@ static void file_examine(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 	close(fd);
 	if (S_ISREG(sx.stx_mode)) {
 		regular_file(cfg, name, &sx, b);
-	} else if (S_ISCHR(sx.stx_mode) &&
-		   is_devdax(cfg->root, sx.stx_rdev_major, sx.stx_rdev_minor)) {
-		b->memory = RP_MEM_DAX_SYNC;
-		b->trusted = RP_YES; /* there is no file system in between */
-		b->fs.name[0] = '\0';
-		snprintf(b->device, sizeof(b->device), "%s", name);
-		nd_find(cfg->root, "char", sx.stx_rdev_major, sx.stx_rdev_minor,
-			b);
-		rp_caps_fmt(WHY(b), "devdax device %s", name);
-	} else {
-		b->fs.name[0] = '\0';
-		rp_caps_fmt(WHY(b), "%s is neither a file nor a devdax device",
-			    name);
+		return;
 	}
+	b->fs.name[0] = '\0';
+	if (!S_ISCHR(sx.stx_mode) ||
+	    !is_devdax(cfg->root, sx.stx_rdev_major, sx.stx_rdev_minor))
+		return;
+	b->memory = RP_MEM_DAX_SYNC;
+	b->trusted = RP_YES; /* there is no file system in between */
+	snprintf(b->device, sizeof(b->device), "%s", name);
+	nd_find(cfg->root, "char", sx.stx_rdev_major, sx.stx_rdev_minor, b);
+	rp_caps_fmt(WHY(b), "devdax device %s", name);
 }
 
 void rp_caps_classify(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
@@ -218,6 +213,8 @@ void rp_caps_classify(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 				 .size = UINT64_MAX};
 	if (*path == '/')
 		snprintf(b->path, sizeof(b->path), "%s", path);
+	rp_caps_fmt(WHY(b), "%s is neither a file nor a devdax device",
+		    rp_caps_file_name(path));
 	if (nameless) {
 		b->memory = RP_MEM_ANON;
 		rp_caps_fmt(WHY(b), "anonymous memory: dies with its process");
@@ -230,9 +227,6 @@ void rp_caps_classify(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 			    rp_caps_file_name(path));
 	} else if (*path == '/') {
 		file_examine(cfg, v, b);
-	} else {
-		rp_caps_fmt(WHY(b), "%s is neither a file nor a devdax device",
-			    path);
 	}
 }
 

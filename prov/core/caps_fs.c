@@ -40,12 +40,9 @@ static const struct {
 	{FUSE_SUPER_MAGIC, "fuse"},
 };
 
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-
 FILE *rp_caps_open(const char *root, const char *path)
 {
 	char full[PATH_MAX];
-
 	FILE *f;
 
 	snprintf(full, sizeof(full), "%s%s", root ? root : "", path);

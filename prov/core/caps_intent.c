@@ -32,10 +32,7 @@ int rp_caps_intent(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 	uintptr_t start = (uintptr_t)addr, end = start + len;
 	struct rp_backing b = {0}, here;
 	enum rp_intent most = RP_INTENT_VOLATILE;
-	char *line = NULL, *dash;
-	struct rp_vma v;
-	size_t size = 0;
-	ssize_t n = 0;
+	struct rp_vma v = {0};
 	int ret = 0;
 	FILE *f;
 
@@ -50,17 +47,9 @@ int rp_caps_intent(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 			    strerror(-ret));
 		return ret;
 	}
-	while (most < RP_INTENT_LASTING && (n = getline(&line, &size, f)) > 0) {
-		strtoul(line, &dash, 16);
-		if (*dash == '-' && strtoul(dash + 1, NULL, 16) <= start)
-			continue;
-		ret = rp_caps_vma_parse(line, &v);
-		if (ret) {
-			rp_caps_fmt(why, RP_WHY_LEN,
-				    "cannot make sense of /proc/self/maps");
-			break;
-		}
-		if (v.start >= end)
+	while (most < RP_INTENT_LASTING) {
+		ret = rp_caps_vma_next(f, start, &v, why);
+		if (ret <= 0 || v.start >= end)
 			break;
 		/* No peer can write to a read-only mapping. */
 		if (v.perms[1] != 'w')
@@ -71,15 +60,12 @@ int rp_caps_intent(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 		if (intent_by_memory(here.memory) > most)
 			most = intent_by_memory(here.memory);
 	}
-	if (n < 0 && !feof(f)) {
-		ret = errno == ENOMEM ? -ENOMEM : -EIO;
-		rp_caps_fmt(why, RP_WHY_LEN, "cannot read /proc/self/maps");
-	}
-	free(line);
+	free(v.line);
 	fclose(f);
-	if (!ret)
-		*intent = most;
-	return ret;
+	if (ret < 0)
+		return ret;
+	*intent = most;
+	return 0;
 }
 
 enum rp_implicit rp_caps_implicit(enum rp_intent intent, bool fit,

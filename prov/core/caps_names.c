@@ -6,8 +6,6 @@
 
 #include "core/caps_priv.h"
 
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-
 static const char *const class_names[] = {
 	[RP_CLASS_NONE] = "none",
 	[RP_CLASS_PROCESS] = "process",

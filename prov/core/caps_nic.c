@@ -127,9 +127,7 @@ static void find_ddio(const char *port, struct rp_nic *nic)
 	if (read_perfctrl(port, v)) {
 		SAY(nic, "perfctrlsts of root port %s needs root to be read",
 		    nic->port);
-		return;
-	}
-	if (v[0] == ~0u && v[1] == ~0u) {
+	} else if (v[0] == ~0u && v[1] == ~0u) {
 		SAY(nic, "root port %s does not answer", nic->port);
 	} else if (v[0] & USE_ALLOCATING_FLOW_WR) {
 		nic->ddio = RP_YES;
@@ -198,12 +196,9 @@ int rp_caps_find_nic(const char *root, const char *device, struct rp_nic *out)
 /* The device of a domain: libfabric has "mlx5_0-xrc" for "mlx5_0", too. */
 static char *domain_device(const char *domain)
 {
-	static const char xrc[] = "-xrc";
-	size_t n = strlen(domain), m = sizeof(xrc) - 1;
+	const bool xrc = rp_caps_ends_with(domain, "-xrc");
 
-	if (n > m && !strcmp(domain + n - m, xrc))
-		n -= m;
-	return strndup(domain, n);
+	return strndup(domain, strlen(domain) - (xrc ? strlen("-xrc") : 0));
 }
 
 bool rp_caps_write_is_acknowledged(const char *root, const char *base,

@@ -9,6 +9,8 @@
 #include "core/caps.h"
 #include "core/watch.h"
 
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
 /* The file system behind a descriptor. */
 struct rp_fs {
 	char name[32];		   /* as in mountinfo; "": unknown */
@@ -54,11 +56,12 @@ struct rp_vma {
 	unsigned long long offset;
 	unsigned int major, minor;
 	unsigned long long ino;
-	char *path; /* points into the line that was parsed */
+	char *path, *line; /* path points into the line, which is malloced */
+	size_t size;
 };
 
-/* 0, or -EPROTO: not a line of the process map. */
-int rp_caps_vma_parse(char *line, struct rp_vma *v);
+/* Read the next mapping that ends behind addr: 1, 0 (no more), or -errno. */
+int rp_caps_vma_next(FILE *f, uintptr_t addr, struct rp_vma *v, char *why);
 
 /* The file or device behind a mapping, and its facts. */
 struct rp_backing {
@@ -88,6 +91,9 @@ void rp_caps_classify(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 void rp_caps_emulate(const struct rp_caps_cfg *cfg, struct rp_backing *b);
 /* The last component of a path. */
 const char *rp_caps_file_name(const char *path);
+bool rp_caps_ends_with(const char *s, const char *end);
+/* The kernel appends this to the name of a deleted file. */
+#define DELETED " (deleted)"
 
 /* Open the file root + path for reading. */
 FILE *rp_caps_open(const char *root, const char *path);
