@@ -206,6 +206,9 @@ Test(caps_disk, loop_device_is_as_good_as_its_file)
 	disk_device(LOOP, THRU, "0");
 	expect_class(RP_CLASS_PROCESS, "loop0 has a volatile cache (below it)");
 	disk_device(LOOP, BACK, "0");
+	/* A power cut frees the blocks of a file without a name. */
+	write_tree(LOOP "/loop/backing_file", "/no/such/file (deleted)\n");
+	expect_class(RP_CLASS_PROCESS, "flushed (file file (deleted))");
 	/*
 	 * The class depends on the file's own mount. The invented table lacks
 	 * the mount of this file.

@@ -93,10 +93,13 @@ static bool disks_walk(struct rp_disk_walk *w, const char *dir,
 		below = disks_walk(w, disk, "/slaves/*");
 		/* A loop device writes to the page cache of a file. */
 		if (*rp_caps_read_line(disk, "loop/backing_file", line)) {
-			if (!rp_caps_walk_disks(w, line))
+			if (rp_caps_ends_with(line, DELETED) ||
+			    !rp_caps_walk_disks(w, line))
 				rp_caps_fmt(flaw, sizeof(flaw),
-					    "%s is on no disk that is flushed",
-					    rp_caps_file_name(disk));
+					    "%s is on no disk that is flushed "
+					    "(file %s)",
+					    rp_caps_file_name(disk),
+					    rp_caps_file_name(line));
 			below = true;
 		}
 		disk_find_flaw(disk, below, flaw);
