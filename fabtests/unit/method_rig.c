@@ -157,7 +157,8 @@ struct offers offers_of(const struct rp_facts *f)
 		}
 		if (f->placement == RP_PLACE_CPU_USER &&
 		    f->domain != RP_DOMAIN_NONE)
-			add_offer(&o, RP_METHOD_AGENT_MSYNC, RP_CLASS_POWER);
+			add_offer(&o, RP_METHOD_AGENT_CLWB_MSYNC,
+				  RP_CLASS_POWER);
 		add_offer(&o, RP_METHOD_AGENT_CLWB_MSYNC,
 			  has_domain(f) ? RP_CLASS_POWER : RP_CLASS_NONE);
 		break;

@@ -158,11 +158,15 @@ static enum place worst_place_at_success(const struct rp_facts *f,
 	if (how == RP_METHOD_NATIVE)
 		at = ON_DISK; /* FLUSH by the device reaches the media */
 	if (f->memory == RP_MEM_FILE || f->memory == RP_MEM_DAX) {
-		/* msync writes only pages dirtied by stores in user space. */
 		bool synced = how == RP_METHOD_AGENT_MSYNC ||
 			      how == RP_METHOD_AGENT_CLWB_MSYNC;
-		bool seen = f->placement == RP_PLACE_CPU_USER ||
-			    (f->memory == RP_MEM_DAX && at == IN_MEMCTRL);
+		/*
+		 * msync writes only pages dirtied by stores in user space, and
+		 * lines of DAX only if root has not switched that off.
+		 */
+		bool seen = f->memory == RP_MEM_DAX
+				    ? at == IN_MEMCTRL
+				    : f->placement == RP_PLACE_CPU_USER;
 
 		at = synced && seen ? ON_DISK : at;
 	}

@@ -215,6 +215,15 @@ static const struct more {
 	/* Refused at class power, although msync works for a DAX file. */
 	{"x-dax-sync-cpu-user-unknown", RP_METHOD_REFUSED,
 	 "msync fails on devdax, which the facts do not tell from a file"},
+	/* The verdicts take it that the kernel writes back lines. */
+	{"x-dax-cpu-user-mc", RP_METHOD_AGENT_CLWB_MSYNC,
+	 "dax/write_cache may keep msync from writing lines back"},
+	{"x-dax-cpu-user-cpu", RP_METHOD_AGENT_CLWB_MSYNC,
+	 "dax/write_cache may keep msync from writing lines back"},
+	{"x-dax-cpu-user-sys", RP_METHOD_AGENT_CLWB_MSYNC,
+	 "dax/write_cache may keep msync from writing lines back"},
+	{"x-dax-cpu-user-unknown", RP_METHOD_AGENT_CLWB_MSYNC,
+	 "dax/write_cache may keep msync from writing lines back"},
 	/* This row covers all domains and placements. */
 	{"x-dax-cpu-kernel-cpu", RP_METHOD_AGENT_CLWB_MSYNC,
 	 "the row does not look at the domain"},
