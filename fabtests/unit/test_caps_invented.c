@@ -45,6 +45,18 @@ Test(caps_invented, file_systems)
 		{"ext4", "rw,barrier=0", NULL, RP_NO},
 		{"f2fs", "rw,fsync_mode=nobarrier", NULL, RP_NO},
 		{"ext4", "rw,barrier=1,x-nobarrier", NULL, RP_YES},
+		/* The kernel has made the file system read-only. */
+		{"ext4", "ro", NULL, RP_NO},
+		{"xfs", "ro,attr2", NULL, RP_NO},
+		{"ext4", "rw,errors=ro", NULL, RP_YES},
+		/* After a power cut the file system is as it was mounted. */
+		{"f2fs", "rw,checkpoint=disable:0,fsync_mode=posix", NULL,
+		 RP_NO},
+		{"f2fs", "rw,checkpoint_merge", NULL, RP_YES},
+		/* Only the device of the mount is examined. */
+		{"xfs", "rw,logdev=/dev/sdb1", NULL, RP_NO},
+		{"xfs", "rw,rtdev=/dev/sdb2,noquota", NULL, RP_NO},
+		{"xfs", "rw,logbufs=8,logbsize=32k", NULL, RP_YES},
 		/* The operator trusts the file system overlay. */
 		{"overlay", "rw", "overlay", RP_YES},
 		{"overlay", "rw", "nfs4, overlay", RP_YES},

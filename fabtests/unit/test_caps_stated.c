@@ -47,8 +47,8 @@ Test(caps_stated, files)
 	cr_assert_eq(facts.file.ino, real_statx.stx_ino);
 	invent_file("ext4", "rw,nobarrier");
 	expect_memory(RP_MEM_FILE,
-		      "page cache of a file on ext4, mounted without "
-		      "barriers; fix that, or vouch for it with "
+		      "page cache of a file on ext4, mounted so that fsync "
+		      "flushes nothing; fix that, or vouch for it with "
 		      "FI_OFI_RPMEM_TRUST_FS=ext4: pool");
 	invent_file("overlay", "rw");
 	expect_memory(RP_MEM_FILE,
@@ -85,7 +85,7 @@ Test(caps_stated, a_mount_that_cannot_be_seen)
 	    !rp_caps_fs_listed(facts.fs_name))
 		cr_skip("this file system is not one of them");
 	snprintf(sentence, sizeof(sentence),
-		 "page cache of a file on %s, whose mount options cannot be "
+		 "page cache of a file on %s, whose mount or devices cannot be "
 		 "seen; fix that, or vouch for it with "
 		 "FI_OFI_RPMEM_TRUST_FS=%s: pool",
 		 facts.fs_name, facts.fs_name);

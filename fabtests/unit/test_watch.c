@@ -135,6 +135,13 @@ Test(watch, mount_options)
 	expect_changed("mountinfo was rw, now rw,nobarrier");
 	cr_assert_eq(look_up_facts(false).refusal, RP_REFUSAL_FS);
 	expect_same();
+	/* The kernel makes the file system read-only after an error. */
+	invent_file("ext4", "rw");
+	look_up_facts(false);
+	invent_file("ext4", "ro");
+	expect_changed("mountinfo was rw, now ro");
+	cr_assert_eq(look_up_facts(false).refusal, RP_REFUSAL_FS);
+	expect_same();
 	/* Another file system is mounted there now. */
 	write_tree("/proc/self/mountinfo",
 		   "987654 1 0:98 / /new rw - t t rw\n");

@@ -149,8 +149,8 @@ static void regular_file(const struct rp_caps_cfg *cfg, const char *name,
 			    "FI_OFI_RPMEM_TRUST_FS=%s: %s",
 			    kind, b->fs.name,
 			    b->fs.barriers == RP_NO
-				    ? "mounted without barriers"
-				    : "whose mount options cannot be seen",
+				    ? "mounted so that fsync flushes nothing"
+				    : "whose mount or devices cannot be seen",
 			    b->fs.name, name);
 }
 

@@ -129,10 +129,15 @@ static bool mount_parse(char *line, uint64_t id, struct rp_fs *fs)
 	if (source)
 		snprintf(m.source, sizeof(m.source), "%.*s",
 			 (int)strcspn(source, ","), source);
-	if (has_word(opts, "nobarrier", ",") ||
+	/* fsync of a file system that has become read-only may return 0. */
+	if (has_word(opts, "ro", ",") || has_word(opts, "nobarrier", ",") ||
 	    has_word(opts, "barrier=0", ",") ||
-	    has_word(opts, "fsync_mode=nobarrier", ","))
+	    has_word(opts, "fsync_mode=nobarrier", ",") ||
+	    has_word(opts, "checkpoint=disable", ",:"))
 		m.barriers = RP_NO;
+	else if (has_word(opts, "logdev", ",=") ||
+		 has_word(opts, "rtdev", ",="))
+		m.barriers = RP_UNKNOWN;
 	*fs = m;
 	return true;
 }

@@ -15,7 +15,10 @@
 struct rp_fs {
 	char name[32];		   /* as in mountinfo; "": unknown */
 	unsigned int major, minor; /* as in the process map */
-	/* Does fsync flush the disk's cache? Unknown: a chroot hides mounts. */
+	/*
+	 * Does fsync flush the disk's cache? Unknown: a chroot hides mounts, or
+	 * an XFS has devices besides source, which nobody examines.
+	 */
 	enum rp_tri barriers;
 	char source[256]; /* its device; or the upper folder of an overlay */
 };
@@ -24,7 +27,7 @@ struct rp_fs {
 void rp_caps_find_fs(const char *root, int fd, struct rp_fs *fs);
 /* Does the operator vouch for the file system, by its name in trust_fs? */
 bool rp_caps_fs_vouched(const struct rp_fs *fs, const char *trust_fs);
-/* Is the file system listed and mounted with barriers, or vouched for? */
+/* Is the file system listed and known to flush, or vouched for? */
 bool rp_caps_fs_trusted(const struct rp_fs *fs, const char *trust_fs);
 /* Do what rp_caps_walk_disks() does, for devices of a known file system. */
 void rp_fs_walk_disks(struct rp_disk_walk *w, const struct rp_fs *fs);
