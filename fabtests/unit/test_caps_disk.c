@@ -377,6 +377,20 @@ static void record_disk(struct rp_disk_walk *w, const char *folder,
 	strcat(seen, *flaw ? "! " : " ");
 }
 
+/* Write a mount table with an overlay whose upper folder is on this mount. */
+static void overlay_over(const char *mount)
+{
+	struct statx sx;
+
+	cr_assert_eq(statx(AT_FDCWD, "/proc/self", 0, STATX_MNT_ID, &sx), 0);
+	write_tree("/proc/self/mountinfo",
+		   "%llu 1 0:50 / / rw - overlay overlay "
+		   "rw,lowerdir=/a:/b,upperdir=/proc/self,workdir=/c\n"
+		   "%llu 1 %s\n",
+		   (unsigned long long)real_statx.stx_mnt_id,
+		   (unsigned long long)sx.stx_mnt_id, mount);
+}
+
 Test(caps_disk, disks_come_before_what_is_made_of_them)
 {
 	struct rp_disk_walk w = {.root = dir, .fn = record_disk};
@@ -404,25 +418,19 @@ Test(caps_disk, disks_come_before_what_is_made_of_them)
 		   (unsigned long long)real_statx.stx_mnt_id);
 	cr_assert(rp_caps_walk_disks(&w, real_path));
 	cr_assert_str_eq(seen, "");
-	{
-		struct statx sx;
-
-		cr_assert_eq(
-			statx(AT_FDCWD, "/proc/self", 0, STATX_MNT_ID, &sx), 0);
-		write_tree("/proc/self/mountinfo",
-			   "%llu 1 0:50 / / rw - overlay overlay "
-			   "rw,lowerdir=/a:/b,upperdir=/proc/self,workdir=/c\n"
-			   "%llu 1 9:0 / /p rw - ext4 /dev/md0 rw\n",
-			   (unsigned long long)real_statx.stx_mnt_id,
-			   (unsigned long long)sx.stx_mnt_id);
-	}
+	overlay_over("9:0 / /p rw - ext4 /dev/md0 rw");
 	cr_assert(rp_caps_walk_disks(&w, real_path));
 	cr_assert_str_eq(seen, "sda! sdb dm-0 md0 ");
-	/* An overlay whose upper folder is itself ends the recursion. */
+	overlay_over("0:51 / /p rw - tmpfs t rw");
+	cr_assert_not(rp_caps_walk_disks(&w, real_path));
+	/*
+	 * An overlay whose upper folder is itself ends the recursion: no disk
+	 * is found, so no flush is believed.
+	 */
 	write_tree("/proc/self/mountinfo",
 		   "%llu 1 0:50 / / rw - overlay overlay rw,upperdir=%s\n",
 		   (unsigned long long)real_statx.stx_mnt_id, real_path);
-	cr_assert(rp_caps_walk_disks(&w, real_path));
+	cr_assert_not(rp_caps_walk_disks(&w, real_path));
 	write_tree("/proc/self/mountinfo", "%llu 1 0:50 / / rw - tmpfs t rw\n",
 		   (unsigned long long)real_statx.stx_mnt_id);
 	cr_assert_not(rp_caps_walk_disks(&w, real_path));

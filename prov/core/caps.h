@@ -183,7 +183,7 @@ struct rp_disk_walk {
 };
 /*
  * Walk over the devices that sysfs shows; fn may be called twice for one of
- * them. False: path is in memory, or on a mount without barriers.
+ * them. False: path is in memory, or on a mount whose fsync flushes nothing.
  */
 bool rp_caps_walk_disks(struct rp_disk_walk *w, const char *path);
 /* Copy the first line of dir/name to line (PATH_MAX bytes); "": none. */

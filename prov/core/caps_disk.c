@@ -52,6 +52,7 @@ static void disk_find_flaw(const char *dir, bool cached_below, char *flaw)
 bool rp_caps_walk_disks(struct rp_disk_walk *w, const char *path)
 {
 	struct rp_fs fs;
+	bool flushed;
 	int fd;
 
 	if (w->depth >= MAX_DEPTH)
@@ -64,9 +65,9 @@ bool rp_caps_walk_disks(struct rp_disk_walk *w, const char *path)
 	rp_caps_find_fs(w->root, fd, &fs);
 	close(fd);
 	w->depth++;
-	rp_fs_walk_disks(w, &fs);
+	flushed = rp_fs_walk_disks(w, &fs);
 	w->depth--;
-	return !rp_caps_fs_in_memory(fs.name) && fs.barriers != RP_NO;
+	return flushed;
 }
 
 /* Walk over the devices dir/names, lower ones first. True: one has a cache. */
@@ -114,20 +115,19 @@ static bool disks_walk(struct rp_disk_walk *w, const char *dir,
 	return cached;
 }
 
-void rp_fs_walk_disks(struct rp_disk_walk *w, const struct rp_fs *fs)
+bool rp_fs_walk_disks(struct rp_disk_walk *w, const struct rp_fs *fs)
 {
+	bool flushed = !rp_caps_fs_in_memory(fs->name) && fs->barriers != RP_NO;
 	char path[PATH_MAX], *dev;
 	glob_t g;
 
-	if (!strcmp(fs->name, "overlay")) {
-		rp_caps_walk_disks(w, fs->source);
-		return;
-	}
+	if (!strcmp(fs->name, "overlay"))
+		return rp_caps_walk_disks(w, fs->source);
 	if (fs->major) {
 		snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", fs->major,
 			 fs->minor);
 		disks_walk(w, w->root ? w->root : "", path);
-		return;
+		return flushed;
 	}
 	/* A btrfs has major number 0; sysfs lists its devices, maybe many. */
 	dev = realpath(fs->source, NULL);
@@ -143,4 +143,5 @@ void rp_fs_walk_disks(struct rp_disk_walk *w, const struct rp_fs *fs)
 	}
 	globfree(&g);
 	free(dev);
+	return flushed;
 }

@@ -30,7 +30,7 @@ bool rp_caps_fs_vouched(const struct rp_fs *fs, const char *trust_fs);
 /* Is the file system listed and known to flush, or vouched for? */
 bool rp_caps_fs_trusted(const struct rp_fs *fs, const char *trust_fs);
 /* Do what rp_caps_walk_disks() does, for devices of a known file system. */
-void rp_fs_walk_disks(struct rp_disk_walk *w, const struct rp_fs *fs);
+bool rp_fs_walk_disks(struct rp_disk_walk *w, const struct rp_fs *fs);
 /* Do files of this file system outlive their process, but not the machine? */
 bool rp_caps_fs_in_memory(const char *name);
 
