@@ -135,10 +135,15 @@ json_t *doctor_disks(const char *root, const char *path)
 	struct disks d = {.checks = json_array()};
 	struct rp_disk_walk w = {.root = root, .fn = disk_examine, .ctx = &d};
 	const char *remedy = "put the file on a disk of this machine";
+	bool flushed = rp_caps_walk_disks(&w, path);
 	json_t *c;
 
-	if (!rp_caps_walk_disks(&w, path) && !json_array_size(d.checks))
+	if (!flushed && !json_array_size(d.checks))
 		return d.checks; /* tmpfs: the check of the class reports it */
+	if (!flushed && !w.flaw[0]) {
+		strcpy(w.flaw, "the file system sends no flush");
+		remedy = "mount it read-write and with barriers";
+	}
 	if (!w.flaw[0]) {
 		c = json_pack(
 			"{s:s, s:i, s:o}", "check", "msync", "status",

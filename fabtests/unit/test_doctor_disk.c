@@ -139,6 +139,22 @@ Test(doctor_disk, a_stack_is_shown_from_the_disks_up)
 	expect(1, "msync", DOCTOR_OK, "found", "no disk can be seen");
 }
 
+/* The disk has all that it needs, but the mount sends it no flush. */
+Test(doctor_disk, mount_that_flushes_nothing)
+{
+	static const char *const opts[] = {"rw,nobarrier", "ro"};
+
+	disk_device(SDA, BACK, "1");
+	for (size_t i = 0; i < sizeof(opts) / sizeof(opts[0]); i++) {
+		invent_on(8, 1, "ext4", "/dev/sda1", opts[i]);
+		look_at(2);
+		expect(0, "disk", DOCTOR_OK, "found", "sda");
+		expect(1, "msync", DOCTOR_WARN, "found",
+		       "loses what it wrote: the file system sends no flush");
+		expect(1, "msync", DOCTOR_WARN, "remedy", "with barriers");
+	}
+}
+
 /* A DIMM of the nd region reports a loss and an event: one warning for each. */
 Test(doctor_disk, dimm_reports_a_loss_and_a_health_event)
 {
