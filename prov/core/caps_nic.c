@@ -162,16 +162,27 @@ static void find_pci_facts(char *dir, size_t port_len, struct rp_nic *nic)
 	find_ddio(dir, nic);
 }
 
+/* Copy the path of a device in sysfs to link. False: it is no such name. */
+static bool device_link(const char *root, const char *device, char *link)
+{
+	size_t n = strlen(device);
+
+	/* libfabric has the domain "mlx5_0-xrc" for "mlx5_0", too. */
+	if (rp_caps_ends_with(device, "-xrc"))
+		n -= strlen("-xrc");
+	snprintf(link, PATH_MAX, "%s/sys/class/infiniband/%.*s",
+		 root ? root : "", (int)n, device);
+	return n && *device != '.' && !strchr(device, '/');
+}
+
 int rp_caps_find_nic(const char *root, const char *device, struct rp_nic *out)
 {
 	struct rp_nic nic = {.ddio = RP_UNKNOWN};
 	size_t port_len;
 	char link[PATH_MAX], *dir;
 
-	if (!*device || *device == '.' || strchr(device, '/'))
+	if (!device_link(root, device, link))
 		return -EINVAL;
-	snprintf(link, sizeof(link), "%s/sys/class/infiniband/%s",
-		 root ? root : "", device);
 	dir = realpath(link, NULL);
 	if (!dir)
 		return -ENODEV;
@@ -193,32 +204,19 @@ int rp_caps_find_nic(const char *root, const char *device, struct rp_nic *out)
 	return 0;
 }
 
-/* The device of a domain: libfabric has "mlx5_0-xrc" for "mlx5_0", too. */
-static char *domain_device(const char *domain)
-{
-	const bool xrc = rp_caps_ends_with(domain, "-xrc");
-
-	return strndup(domain, strlen(domain) - (xrc ? strlen("-xrc") : 0));
-}
-
 bool rp_caps_write_is_acknowledged(const char *root, const char *base,
 				   const char *device, char *why)
 {
 	static const char verbs[] = "verbs";
-	char dir[PATH_MAX], line[PATH_MAX] = "", *name;
+	char dir[PATH_MAX], line[PATH_MAX] = "";
 
 	*why = '\0';
 	/* Other providers honour FI_DELIVERY_COMPLETE, or refuse it. */
 	if (!base || strcspn(base, ";") != sizeof(verbs) - 1 ||
 	    strncasecmp(base, verbs, sizeof(verbs) - 1))
 		return true;
-	name = device ? domain_device(device) : NULL;
-	if (name && *name && *name != '.' && !strchr(name, '/')) {
-		snprintf(dir, sizeof(dir), "%s/sys/class/infiniband/%s",
-			 root ? root : "", name);
+	if (device && device_link(root, device, dir))
 		rp_caps_read_line(dir, "node_type", line);
-	}
-	free(name);
 	/* Node type 1, IB_NODE_CA: InfiniBand and RoCE, but not iWARP. */
 	if (!strncmp(line, "1:", 2))
 		return true;
@@ -264,14 +262,9 @@ void rp_caps_base_provider(const char *root, const char *base,
 			    "%s has no adapter of its own", copiers[i].base);
 		return;
 	}
-	if (n == 5 && !strncasecmp(base, "verbs", n) && device) {
-		char *name = domain_device(device);
-		int ret = name ? rp_caps_find_nic(root, name, nic) : -ENOMEM;
-
-		free(name);
-		if (!ret)
-			return;
-	}
+	if (n == 5 && !strncasecmp(base, "verbs", n) && device &&
+	    !rp_caps_find_nic(root, device, nic))
+		return;
 	SAY(nic, "nothing is known of who places writes of %.*s%s%s", (int)n,
 	    base, device ? " on " : "", device ? device : "");
 	rp_caps_fmt(nic->fence_why, sizeof(nic->fence_why), "nothing tells");
