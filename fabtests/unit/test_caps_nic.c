@@ -133,11 +133,37 @@ Test(caps_nic, integrated)
 
 Test(caps_nic, software)
 {
+	static const struct {
+		const char *uevent, *parent;
+		enum rp_placement placement;
+	} t[] = {
+		{"DRIVER=mlx5_core", "", RP_PLACE_DMA_MEMORY},
+		{"DRIVER=hfi1", "", RP_PLACE_CPU_KERNEL},
+		{"DRIVER=ib_qib", "", RP_PLACE_CPU_KERNEL},
+		{"DRIVER=mlx5_core", "eth0", RP_PLACE_CPU_KERNEL},
+	};
+
 	nic_device("rxe0", "/sys/devices/virtual");
 	nic_look("rxe0");
 	cr_assert_eq(nic.placement, RP_PLACE_CPU_KERNEL);
 	cr_assert_eq(nic.fence, RP_UNKNOWN);
 	cr_assert_eq(nic.pci[0], 0);
+	/* rxe of old kernels, and adapters whose driver copies. */
+	nic_port(0x8086, 0x2030, 0, 0x200, 4096);
+	nic_device("ib0", NIC_FUNCTION);
+	link_tree(NIC_FUNCTION "/infiniband/ib0/device", NIC_FUNCTION);
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		write_tree(NIC_FUNCTION "/uevent", "%s\nPCI_CLASS=20000\n",
+			   t[i].uevent);
+		write_tree(NIC_FUNCTION "/infiniband/ib0/parent", "%s\n",
+			   t[i].parent);
+		nic_look("ib0");
+		cr_assert_eq(nic.placement, t[i].placement, "%s %s",
+			     t[i].uevent, nic.placement_why);
+		cr_assert_eq(nic.fence, t[i].placement == RP_PLACE_DMA_MEMORY
+						? RP_YES
+						: RP_UNKNOWN);
+	}
 	nic_device("odd0", "/sys/devices/platform/soc");
 	nic_look("odd0");
 	cr_assert_eq(nic.placement, RP_PLACE_UNKNOWN);

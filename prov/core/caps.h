@@ -192,7 +192,7 @@ const char *rp_caps_read_line(const char *dir, const char *name, char *line);
 /*
  * The NIC behind an RDMA device ("mlx5_0", as in /sys/class/infiniband). A
  * software device (rxe, siw) has no NIC: the CPU copies through the kernel's
- * mapping.
+ * mapping, as the drivers of some adapters do (hfi1, ib_qib).
  */
 struct rp_nic {
 	char pci[16];	  /* "0000:18:00.0"; "": no NIC */

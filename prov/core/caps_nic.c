@@ -175,6 +175,22 @@ static bool device_link(const char *root, const char *device, char *link)
 	return n && *device != '.' && !strchr(device, '/');
 }
 
+/*
+ * Does the CPU copy incoming writes? rxe, which old kernels show below its
+ * network adapter, has the attribute parent. hfi1 and ib_qib drive PCI
+ * adapters, but copy RDMA writes to their place.
+ */
+static bool cpu_copies(const char *link, const char *dir)
+{
+	char line[PATH_MAX];
+
+	return strstr(dir, "/devices/virtual/") ||
+	       *rp_caps_read_line(link, "parent", line) ||
+	       !strcmp(rp_caps_read_line(link, "device/uevent", line),
+		       "DRIVER=hfi1") ||
+	       !strcmp(line, "DRIVER=ib_qib");
+}
+
 int rp_caps_find_nic(const char *root, const char *device, struct rp_nic *out)
 {
 	struct rp_nic nic = {.ddio = RP_UNKNOWN};
@@ -186,7 +202,7 @@ int rp_caps_find_nic(const char *root, const char *device, struct rp_nic *out)
 	dir = realpath(link, NULL);
 	if (!dir)
 		return -ENODEV;
-	if (strstr(dir, "/devices/virtual/")) {
+	if (cpu_copies(link, dir)) {
 		nic.placement = RP_PLACE_CPU_KERNEL;
 		SAY(&nic,
 		    "%s is driven by software: it copies through the "
