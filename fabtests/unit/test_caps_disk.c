@@ -283,6 +283,29 @@ Test(caps_disk, memory_is_no_disk)
 	}
 }
 
+/* A DIMM that is not armed loses what a disk of it has, below dm too. */
+Test(caps_disk, disk_on_a_dimm_that_is_not_armed)
+{
+	static const char pmem[] =
+		"/sys/devices/ndbus0/region0/namespace0.0/block/pmem0";
+
+	nd_region("region0", "memory_controller");
+	write_tree("/sys/devices/ndbus0/region0/mapping0", "nmem7,0,4096,0\n");
+	write_tree("/sys/devices/ndbus0/nmem7/nfit/flags", "smart_notify\n");
+	invent_on(253, 0, "ext4", "/dev/mapper/vg-lv", "rw");
+	link_tree("/sys/dev/block/253:0", DM);
+	link_tree(DM "/slaves/pmem0", pmem);
+	expect_class(RP_CLASS_POWER, NULL);
+	write_tree("/sys/devices/ndbus0/nmem7/nfit/flags", "not_armed\n");
+	expect_class(RP_CLASS_PROCESS, "pmem0: nmem7 is not armed");
+	invent_on(259, 0, "ext4", "/dev/pmem0", "rw");
+	link_tree("/sys/dev/block/259:0", pmem);
+	expect_class(RP_CLASS_PROCESS, "pmem0: nmem7 is not armed");
+	nd_region("region0", NULL);
+	write_tree("/sys/devices/ndbus0/nmem7/nfit/flags", "\n");
+	expect_class(RP_CLASS_POWER, NULL);
+}
+
 /* btrfs has its own device number; the class depends on all its devices. */
 Test(caps_disk, btrfs_names_its_devices)
 {

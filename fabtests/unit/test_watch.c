@@ -197,6 +197,24 @@ Test(watch, persistence_domain_and_dimms)
 		      RP_METHOD_AGENT_CLWB);
 }
 
+/* The page cache of a file whose disk is in the DIMMs. */
+Test(watch, disk_on_a_dimm)
+{
+	invent_on(259, 0, "ext4", "/dev/pmem0", "rw");
+	nd_region("region0", "memory_controller");
+	link_tree("/sys/dev/block/259:0",
+		  "/sys/devices/ndbus0/region0/namespace0.0/block/pmem0");
+	write_tree("/sys/devices/ndbus0/region0/mapping0", "nmem0,0,99,0\n");
+	write_tree(NMEM "/nfit/flags", "\n");
+	expect_choice(look_up_facts(false), RP_CLASS_POWER,
+		      RP_METHOD_AGENT_MSYNC);
+	expect_same();
+	write_tree(NMEM "/nfit/flags", "not_armed\n");
+	expect_changed("flags was absent, now not_armed");
+	expect_choice(look_up_facts(false), RP_CLASS_PROCESS,
+		      RP_METHOD_DELIVERY);
+}
+
 /* The reason is cut, not longer than its buffer. */
 Test(watch, dimm_with_a_long_name)
 {

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -98,15 +99,18 @@ static bool is_devdax(const char *root, unsigned int major, unsigned int minor)
 static void nd_find(const char *root, const char *kind, unsigned int major,
 		    unsigned int minor, struct rp_backing *b)
 {
-	char *dir = rp_caps_nd_region(root, kind, major, minor);
+	char link[PATH_MAX], *dir;
 
-	if (!dir) {
+	snprintf(link, sizeof(link), "%s/sys/dev/%s/%u:%u", root ? root : "",
+		 kind, major, minor);
+	dir = realpath(link, NULL);
+	if (dir && rp_caps_climb_to_region(dir)) {
+		b->domain = rp_caps_nd_domain(dir, b->domain_why);
+		b->node = rp_caps_read_node(dir);
+	} else {
 		rp_caps_fmt(b->domain_why, sizeof(b->domain_why),
 			    "no nd region above device %u:%u", major, minor);
-		return;
 	}
-	b->domain = rp_caps_nd_domain(dir, b->domain_why);
-	b->node = rp_caps_read_node(dir);
 	free(dir);
 }
 

@@ -30,7 +30,7 @@ static bool writes_back(const char *dir, const char *name)
 static void disk_find_flaw(const char *dir, bool cached_below, char *flaw)
 {
 	const char *sign = NULL, *name = rp_caps_file_name(dir);
-	char line[PATH_MAX];
+	char line[PATH_MAX], why[RP_SOURCE_LEN];
 
 	if (atoi(rp_caps_read_line(dir, "queue/fua", line)))
 		sign = "queue/fua is 1";
@@ -47,6 +47,11 @@ static void disk_find_flaw(const char *dir, bool cached_below, char *flaw)
 			    "%s has a volatile cache (%s) and gets no flushes: "
 			    "its queue/write_cache is write through",
 			    name, sign);
+	/* The page cache, too, may be on a DIMM that loses its bytes. */
+	snprintf(line, sizeof(line), "%s", dir);
+	if (rp_caps_climb_to_region(line) &&
+	    rp_caps_dimms_domain(line, why) == RP_DOMAIN_NONE)
+		rp_caps_fmt(flaw, RP_SOURCE_LEN, "%s: %s", name, why);
 }
 
 bool rp_caps_walk_disks(struct rp_disk_walk *w, const char *path)

@@ -15,7 +15,7 @@
  * CXL devices the kernel states memory_controller whether or not they are
  * flushed at a power cut (GPF); one that counts dirty shutdowns is flushed.
  */
-static enum rp_domain dimms_domain(const char *dir, char *why)
+enum rp_domain rp_caps_dimms_domain(const char *dir, char *why)
 {
 	char line[PATH_MAX], name[PATH_MAX];
 	const bool cxl =
@@ -52,7 +52,7 @@ enum rp_domain rp_caps_nd_domain(const char *dir, char *why)
 		[RP_DOMAIN_CPUCACHE] = "cpu_cache",
 	};
 	char line[PATH_MAX];
-	enum rp_domain dimms = dimms_domain(dir, why);
+	enum rp_domain dimms = rp_caps_dimms_domain(dir, why);
 
 	if (dimms != RP_DOMAIN_SYSTEM)
 		return dimms;
@@ -65,22 +65,14 @@ enum rp_domain rp_caps_nd_domain(const char *dir, char *why)
 	return RP_DOMAIN_UNKNOWN;
 }
 
-char *rp_caps_nd_region(const char *root, const char *kind, unsigned int major,
-			unsigned int minor)
+bool rp_caps_climb_to_region(char *dir)
 {
-	char link[PATH_MAX], *dir, *slash;
+	char *slash;
 
-	snprintf(link, sizeof(link), "%s/sys/dev/%s/%u:%u", root ? root : "",
-		 kind, major, minor);
-	/* .../region0/namespace0.0/block/pmem0: climb to region0. */
-	dir = realpath(link, NULL);
-	while (dir && (slash = strrchr(dir, '/'))) {
-		if (!strncmp(slash + 1, "region", 6))
-			return dir;
+	while ((slash = strrchr(dir, '/')) &&
+	       strncmp(slash + 1, "region", 6) != 0)
 		*slash = '\0';
-	}
-	free(dir);
-	return NULL;
+	return slash;
 }
 
 int rp_caps_read_node(const char *dir)

@@ -34,17 +34,16 @@ bool rp_fs_walk_disks(struct rp_disk_walk *w, const struct rp_fs *fs);
 /* Do files of this file system outlive their process, but not the machine? */
 bool rp_caps_fs_in_memory(const char *name);
 
-/*
- * The folder of the nd region above a device ("block" or "char" of /sys/dev),
- * malloced, with root as prefix; NULL: none (stacked devices, other memory).
- */
-char *rp_caps_nd_region(const char *root, const char *kind, unsigned int major,
-			unsigned int minor);
+/* Cut .../region0/namespace0.0/block/pmem0 behind region0; false: no region. */
+bool rp_caps_climb_to_region(char *dir);
 /*
  * The persistence domain that the region in this folder and its DIMMs state;
  * why: its source, RP_SOURCE_LEN bytes.
  */
 enum rp_domain rp_caps_nd_domain(const char *dir, char *why);
+/* The weakest domain that the DIMMs state; why, of NONE: which DIMM, and why.
+ */
+enum rp_domain rp_caps_dimms_domain(const char *dir, char *why);
 /* NUMA node in the numa_node file of a device's folder, plus 1; 0: unknown. */
 int rp_caps_read_node(const char *dir);
 
