@@ -25,8 +25,8 @@ weaken()
 	esac
 }
 
-weaken 320 crash_matrix --share $share
-weaken 320 crash_matrix --share $share --connected
+weaken 314 crash_matrix --share $share
+weaken 314 crash_matrix --share $share --connected
 # Only a build with libibverbs has the verbs shim.
 [ ! -x fabtests/fault/crash_shim ] ||
-	weaken 178 crash_shim --share $shim_share
+	weaken 175 crash_shim --share $shim_share
