@@ -30,14 +30,6 @@ int rp_ep_check_order(struct fid_ep *fid, fi_addr_t dest)
 	return ret;
 }
 
-int rp_ep_check_msg_flags(uint64_t flags)
-{
-	if (!(flags & FI_COMMIT_COMPLETE))
-		return 0;
-	RP_WARN(EP_DATA, "FI_COMMIT_COMPLETE on a message is not offered\n");
-	return -FI_EOPNOTSUPP;
-}
-
 void rp_ep_release(struct rp_ep *ep)
 {
 	for (int i = 0; i < RP_CNTR_KINDS; i++)

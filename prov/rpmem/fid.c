@@ -29,3 +29,11 @@ int rp_base_control(struct fid *fid, int command, void *arg)
 {
 	return fi_control(rp_fid_base(fid), command, arg);
 }
+
+int rp_ep_check_msg_flags(uint64_t flags)
+{
+	if (!(flags & FI_COMMIT_COMPLETE))
+		return 0;
+	RP_WARN(EP_DATA, "FI_COMMIT_COMPLETE on a message is not offered\n");
+	return -FI_EOPNOTSUPP;
+}
