@@ -75,6 +75,18 @@ Test(session, loss_of_unplaced_writes_is_reported_once)
 	cr_assert(!rp_session_lost_writes(bed.s));
 }
 
+/* The bytes of a short durable write are in its request. */
+Test(session, loss_of_a_store_is_reported)
+{
+	bed_open(1);
+	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
+	bed_see_request(RP_EFFECT_STORE);
+	bed_lose_connection(ECONNRESET);
+	bed_progress();
+	expect_status(&a, RP_ST_LOST);
+	cr_assert(rp_session_lost_writes(bed.s));
+}
+
 Test(session, data_of_a_loss_is_ignored)
 {
 	bed_open(1);

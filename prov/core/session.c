@@ -347,7 +347,7 @@ static void connection_end(struct rp_session *s, enum rp_status st,
 	s->end_due = false;
 	s->batch = NULL;
 	s->may_arrive |= !TAILQ_EMPTY(&s->ops) || s->unplaced.n;
-	s->lost_writes |= s->unplaced.n > 0;
+	s->lost_writes |= s->unplaced.n || s->nstores;
 	/* Closed on purpose: completed writes must still arrive. */
 	if (st == RP_ST_CANCELED && !detail)
 		s->channel->flags &= ~(uint32_t)RP_CHANNEL_ABORTS;

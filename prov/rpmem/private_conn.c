@@ -584,6 +584,7 @@ void rp_private_remove_dest(struct rp_ep *ep, fi_addr_t dest, uint32_t error)
 		if (l->peer->ndests > 1)
 			continue;
 		rp_session_disconnect(l->peer->session, RP_ST_CANCELED, error);
+		(void)rp_session_lost_writes(l->peer->session);
 		unlist_peer(p, l->peer);
 	}
 	free_dests(ep, first);
