@@ -79,9 +79,9 @@ struct rp_deferred_op *rp_deferred_take(struct rp_deferred *d)
 		return NULL;
 	STAILQ_REMOVE_HEAD(&d->ops, link);
 	d->requests -= op->kind != RP_DEFERRED_PLAIN;
-	if (d->failed)
+	if (d->failed) {
 		op->outcome = RP_DEFERRED_BEHIND_ERR;
-	if (op->outcome != RP_DEFERRED_OK) {
+	} else if (op->outcome != RP_DEFERRED_OK) {
 		d->failed = true;
 		rp_deferred_close(d);
 	}

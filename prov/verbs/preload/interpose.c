@@ -118,8 +118,9 @@ static int req_notify_cq(struct ibv_cq *cq, int solicited_only)
 {
 	struct rp_pre_cq *c = rp_pre_passthrough ? NULL : rp_pre_cq_find(cq);
 
-	if (c)
-		atomic_store(&c->solicited_only, solicited_only);
+	/* A deadline counts when the queue is empty: every entry is to wake. */
+	if (c && shim_of(c))
+		solicited_only = 0;
 	return rp_pre_ctx_find(cq->context)->req_notify_cq(cq, solicited_only);
 }
 
@@ -147,9 +148,7 @@ RP_PUBLIC int ibv_get_cq_event(struct ibv_comp_channel *channel,
 		c = rp_pre_cq_find(*cq);
 		if (!c || !shim_of(c) || has_completion(c))
 			return 0;
-		if (c->ctx->req_notify_cq(*cq,
-					  atomic_load(&c->solicited_only)) ||
-		    has_completion(c))
+		if (c->ctx->req_notify_cq(*cq, 0) || has_completion(c))
 			return 0;
 		ibv_ack_cq_events(*cq, 1);
 	}

@@ -33,10 +33,9 @@ struct rp_pre_ctx {
 struct rp_pre_cq {
 	struct ibv_cq *cq;
 	struct rp_pre_ctx *ctx;
-	bool extended;		     /* made by ibv_create_cq_ex() */
-	int program_cqe, used;	     /* entries for the program, for the shim */
-	_Atomic(void *) shim;	     /* struct rpmem_cq * or NULL */
-	_Atomic(int) solicited_only; /* argument of the program's arming */
+	bool extended;	       /* made by ibv_create_cq_ex() */
+	int program_cqe, used; /* entries for the program, for the shim */
+	_Atomic(void *) shim;  /* struct rpmem_cq * or NULL */
 	pthread_mutex_t lock;
 	UT_hash_handle hh;
 };
