@@ -96,6 +96,7 @@ class Client:
         if durable:
             self.commits += 1
             self.bytes += len(self.model[slot])
+            self.dirty.discard(slot)  # a later commit leaves it out
         else:
             self.dirty.add(slot)
         return None

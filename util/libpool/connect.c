@@ -256,6 +256,7 @@ void pool_reconnect(struct rpmem_pool *p)
 	if (p->thread_runs)
 		pthread_join(p->thread, NULL);
 	p->thread_runs = !pthread_create(&p->thread, NULL, connect_thread, p);
+	p->no_thread = !p->thread_runs;
 	if (p->thread_runs)
 		return;
 	rp_err(p->next.err, 0,

@@ -174,7 +174,9 @@ static int not_open(struct pool_group *pg)
 	if (g->phase == GROUP_ENDED)
 		return pool_error(g->ret, "%s", g->error);
 	for (unsigned int i = 0; i < g->n; i++)
-		if (g->members[i].state == MEMBER_AWAY && g->members[i].ret)
+		if (g->members[i].state < MEMBER_CURRENT && g->members[i].ret &&
+		    (g->members[i].state == MEMBER_AWAY ||
+		     g->members[i].repeat_at))
 			return pool_error(
 				g->members[i].ret,
 				"too few of %u members are there to find the "

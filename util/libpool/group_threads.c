@@ -122,7 +122,9 @@ static int observe_member(struct member_pool *m, unsigned char area[GROUP_AREA])
 	int ret;
 
 	attr.exclusive = RPMEM_POOL_OBSERVE;
-	/* The read of the area: the group's opening and its close wait for it.
+	/*
+	 * The group's opening and its close wait for the read of the area: if
+	 * the connection is lost, for a second.
 	 */
 	attr.timeout = 1;
 	ret = pool_open_as(&pool, m->where, &attr, 0, NULL, false);

@@ -98,6 +98,23 @@ int rp_journal_append(struct rp_journal *j, uint64_t offset, const void *from,
 	return 0;
 }
 
+void rp_journal_set_durably(struct rp_journal *j, uint64_t seq)
+{
+	struct rp_journal_entry *e = rp_journal_at(j, seq);
+
+	e->durably = e->last = true;
+	if (j->placed < j->first)
+		j->placed = j->first;
+	while (j->placed < seq && rp_journal_at(j, j->placed)->placed)
+		j->placed++;
+	for (uint64_t s = j->placed; s < seq && e->last; s++) {
+		const struct rp_journal_entry *o = rp_journal_at(j, s);
+
+		e->last = o->placed || o->offset >= e->offset + e->len ||
+			  e->offset >= o->offset + o->len;
+	}
+}
+
 void rp_journal_unappend(struct rp_journal *j)
 {
 	const struct rp_journal_entry *e = rp_journal_at(j, --j->next);
@@ -207,9 +224,10 @@ static int add_piece(struct plan *p, struct rp_journal *j,
 }
 
 /*
- * Claim the unclaimed segments of one entry; adjacent ones become one piece. A
- * durable entry is not written again: its bytes may be older than the store of
- * a commit, or than later writes of another client.
+ * Claim the unclaimed segments of one entry; adjacent ones become one piece. An
+ * entry that is durable behind all others of its bytes is not written again:
+ * its bytes may be older than the store of a commit, or than later writes of
+ * another client.
  */
 static int claim_segments(struct plan *p, struct rp_journal *j,
 			  const struct rp_journal_entry *e, bool durable)
@@ -233,9 +251,12 @@ static int claim_segments(struct plan *p, struct rp_journal *j,
 	return 0;
 }
 
-/* Plan the entries from..upto-1; newer ones claim only what is durable. */
+/*
+ * Plan the entries from..upto-1, for a replay or for the ranges of a commit.
+ * Newer entries claim only what is durable.
+ */
 static int make_plan(struct rp_journal *j, uint64_t from, uint64_t upto,
-		     struct rp_journal_piece **out, size_t *count)
+		     bool replay, struct rp_journal_piece **out, size_t *count)
 {
 	const size_t n = (size_t)(j->next - from);
 	struct plan p = {0};
@@ -262,7 +283,8 @@ static int make_plan(struct rp_journal *j, uint64_t from, uint64_t upto,
 	ret = 0;
 	for (uint64_t s = j->next; s != from && !ret; s--) {
 		const struct rp_journal_entry *e = rp_journal_at(j, s - 1);
-		const bool durable = e->durable || s - 1 < j->committed;
+		const bool durable = (e->durable && e->last) ||
+				     (replay && s - 1 < j->committed);
 
 		if (durable || s - 1 < upto)
 			ret = claim_segments(&p, j, e, durable);
@@ -282,7 +304,7 @@ done:
 int rp_journal_plan(struct rp_journal *j, struct rp_journal_piece **out,
 		    size_t *count)
 {
-	return make_plan(j, j->first, j->next, out, count);
+	return make_plan(j, j->first, j->next, true, out, count);
 }
 
 static int by_offset(const void *a, const void *b)
@@ -299,7 +321,7 @@ static int leave_durable_out(struct rp_journal *j, uint64_t from, uint64_t upto,
 	struct rp_journal_piece *pieces;
 	struct rp_journal_range *r;
 
-	if (make_plan(j, from, upto, &pieces, n))
+	if (make_plan(j, from, upto, false, &pieces, n))
 		return -ENOMEM;
 	r = realloc(*v, (*n + 1) * sizeof(*r));
 	for (size_t i = 0; r && i < *n; i++)

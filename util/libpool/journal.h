@@ -18,6 +18,7 @@ struct rp_journal_entry {
 	bool placed;	   /* the post has completed */
 	bool durably;	   /* posted as a durable write */
 	bool durable;	   /* the durable write of the entry has completed */
+	bool last;	   /* durably, older entries of its bytes were placed */
 	bool buffered;	   /* the write completed earlier than the post */
 	struct work *work; /* write to complete with this entry, or NULL */
 };
@@ -35,6 +36,7 @@ struct rp_journal {
 	struct rp_journal_entry *v;
 	uint64_t cap; /* capacity of v, a power of two */
 	uint64_t first, next, committed;
+	uint64_t placed; /* all entries below are placed */
 };
 
 /* Most entries: limits the memory for short writes. */
@@ -50,6 +52,12 @@ void rp_journal_fini(struct rp_journal *j);
  */
 int rp_journal_append(struct rp_journal *j, uint64_t offset, const void *from,
 		      uint32_t len, struct work *work, uint64_t *seq);
+/*
+ * The newest entry is a durable write. A later commit can leave out its bytes
+ * only if all older entries of these bytes are placed now: one that is placed
+ * behind it is not durable.
+ */
+void rp_journal_set_durably(struct rp_journal *j, uint64_t seq);
 /* Remove the newest entry, which must not have been posted. */
 void rp_journal_unappend(struct rp_journal *j);
 struct rp_journal_entry *rp_journal_at(struct rp_journal *j, uint64_t seq);

@@ -160,6 +160,7 @@ struct rpmem_pool {
 	struct waiters waiters;
 	pthread_t thread;
 	bool thread_runs, closing;
+	bool no_thread;		    /* the last attempt to start it failed */
 	pthread_t lease_thread;	    /* lease.c */
 	int lease_event;	    /* eventfd that wakes it, or -1: none */
 	struct offer next;	    /* written by the connect thread */

@@ -281,7 +281,7 @@ unsigned int pool_trywait(struct rpmem_pool *p, int *fd, int *ms)
 
 	pthread_mutex_lock(&p->lock);
 	cq = p->f.cq ? &p->f.cq->fid : NULL;
-	if (p->state == LINK_CONNECTING) {
+	if (p->state == LINK_CONNECTING || p->no_thread) {
 		*ms = *ms > 10 ? 10 : *ms;
 	} else if (!cq || p->polling || !TAILQ_EMPTY(&p->done) ||
 		   (p->state == LINK_DRAINING && !p->out) ||

@@ -334,7 +334,8 @@ static int post_writes(struct rpmem_pool *p, struct work *w)
 		t->seq = seq;
 		t->turn = turn;
 		e = rp_journal_at(&p->journal, seq);
-		e->durably = durable;
+		if (durable)
+			rp_journal_set_durably(&p->journal, seq);
 		ret = post_result(
 			p, t,
 			post_write(p,
