@@ -307,6 +307,7 @@ Test(raft_io, a_result_reports_no_entry_that_the_leader_did_not_send)
 	cr_assert_eq(report(7, 0), 5);
 	cr_assert_eq(report(4, 0), 4);
 	cr_assert_eq(report(7, 9), 7, "the leader begins again from there");
+	cr_assert_eq(report(7, 0), 0, "nothing of the leader's was taken");
 	receive(1, true, 10, 2);
 	cr_assert_eq(report(7, 0), 2);
 }

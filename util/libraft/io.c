@@ -11,7 +11,7 @@
 #include "libraft/backend.h"
 
 #define PENDING_MOST (64ul * 1024) /* most entry bytes not in the log yet */
-#define STALL_MS     2000 /* a leader whose own append takes longer steps down */
+#define STALL_MS     2000 /* longest append to its own log of a leader */
 
 static struct backend *of(const struct raft_io *io)
 {
@@ -176,9 +176,10 @@ void backend_deliver(struct peer *p, struct raft_message *m)
 }
 
 /*
- * Whether an append of this server has failed, or takes too long. libraft
- * commits nothing that the leader's own log lacks, and goes on leading: it
- * steps down when no results arrive.
+ * Whether an append to this server's own log has failed or takes too long.
+ * libraft would then go on leading and commit nothing, because it commits only
+ * what is in the leader's own log. So backend_received() drops the followers'
+ * results: a leader without results steps down.
  */
 static bool is_stalled(const struct backend *b)
 {
@@ -434,7 +435,10 @@ static int io_recover(struct raft_io *io, const struct raft_configuration *conf)
 	return append_configuration(&b->store, b->store.term, conf);
 }
 
-/* libraft starts timers behind this: their time is not the loop's old one. */
+/*
+ * store_term() can block for long. libraft starts timers right after it, from
+ * the loop's cached time: refresh that, or they expire too early.
+ */
 static int set_term_and_vote(struct backend *b, raft_term term, raft_id vote)
 {
 	const int ret = store_term(&b->store, term, vote);
@@ -454,17 +458,23 @@ static int io_set_vote(struct raft_io *io, raft_id id)
 }
 
 /*
- * libraft's result counts entries of former leaders behind those that the
- * leader has sent, and the leader takes them for its own.
+ * As a follower, libraft reports the last index of its whole log. That can
+ * include entries of former leaders, beyond what the present leader has sent,
+ * and the leader would count them as copies of its own entries. Report at most
+ * the last entry of the leader's newest message, and none while the follower
+ * refuses messages.
  */
-static struct raft_message without_leftovers(const struct peer *p,
+static struct raft_message without_leftovers(struct peer *p,
 					     const struct raft_message *m)
 {
 	struct raft_message mine = *m;
 	struct raft_append_entries_result *r = &mine.append_entries_result;
 
-	if (m->type == RAFT_IO_APPEND_ENTRIES_RESULT && !r->rejected &&
-	    r->last_log_index > p->covers)
+	if (m->type != RAFT_IO_APPEND_ENTRIES_RESULT)
+		return mine;
+	if (r->rejected)
+		p->covers = 0;
+	else if (r->last_log_index > p->covers)
 		r->last_log_index = p->covers;
 	return mine;
 }
@@ -479,7 +489,7 @@ static int io_send(struct raft_io *io, struct raft_io_send *req,
 	struct frame *f;
 	struct peer *p;
 
-	/* A result of an append to a leader that is not known any more. */
+	/* The result of an append, for a leader that is no longer known. */
 	if (!m->server_address)
 		return RAFT_NOCONNECTION;
 	p = net_peer(b, m->server_id, m->server_address);
