@@ -142,7 +142,7 @@ json_t *doctor_disks(const char *root, const char *path)
 		return d.checks; /* tmpfs: the check of the class reports it */
 	if (!flushed && !w.flaw[0]) {
 		strcpy(w.flaw, "the file system sends no flush");
-		remedy = "mount it read-write and with barriers";
+		remedy = "mount it read-write, with barriers and checkpoints";
 	}
 	if (!w.flaw[0]) {
 		c = json_pack(

@@ -308,9 +308,9 @@ static int pool_check_size(const char *path, uint64_t st_size,
 }
 
 /*
- * Open the file again. Each file description gets one report of a failed
- * write-back, and a sync of the pool's own one, which its mapping belongs to,
- * would take the report that a commit in another part of the pool must see.
+ * Open the file a second time. Linux reports a failed write-back once per file
+ * description. p->map belongs to p->fd: a sync of p->fd would consume the
+ * report that a later commit's msync() of p->map must get.
  */
 static int open_again(int pool_fd)
 {
@@ -402,8 +402,8 @@ static int pool_map(struct rp_pool *p, char *err)
 }
 
 /*
- * Write back a range of the file. The mapping is of a file that is open for
- * writing: msync() skips those of files open for reading only.
+ * Write back a range of the file. The file is opened for writing, because
+ * msync() skips mappings of files that are open for reading only.
  */
 static int pool_sync(int pool_fd, off_t at, size_t len)
 {

@@ -54,8 +54,9 @@ static inline uint64_t rp_pool_round(uint64_t size)
 struct rp_pool {
 	int fd; /* open file, which holds the lock */
 	/*
-	 * Another description of the file. Only the close syncs it: it reports
-	 * each write-back that has failed since the pool was opened.
+	 * A second description of the file, synced by rp_pool_close_clean()
+	 * alone: that sync reports every write-back that has failed since the
+	 * pool was opened.
 	 */
 	int close_fd;
 	char *path;

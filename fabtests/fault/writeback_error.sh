@@ -11,7 +11,7 @@ if [ -z "${RP_IN_NAMESPACE:-}" ]; then
 	RP_IN_NAMESPACE=1 exec unshare --mount sh "$0"
 fi
 dir=$(mktemp -d ./writeback_error.XXXXXX) || exit 99
-trap 'umount "$dir/m" 2>/dev/null; umount "$dir"; rmdir "$dir"' EXIT
+trap 'umount "$dir/m" 2>/dev/null; umount "$dir"; umount "$dir" 2>/dev/null; rmdir "$dir"' EXIT
 mount -t tmpfs -o size=12m none "$dir" || exit 77
 truncate -s 64M "$dir/disk" && mkdir "$dir/m" || exit 99
 # No journal: it would notice the failure first, and remount read-only.
@@ -20,9 +20,8 @@ mkfs.ext4 -q -E lazy_itable_init=0,nodiscard -O ^has_journal "$dir/disk" ||
 mount -o loop "$dir/disk" "$dir/m" || { echo "SKIP: no loop devices"; exit 77; }
 fallocate -l 16M "$dir/m/pool" && sync -f "$dir/m/pool" || exit 99
 fabtests/fault/writeback_error "$dir/m/pool" || exit
-rm "$dir/m/pool" && umount "$dir/m" || exit 99
-# The same disk is empty again: its blocks take no room of the tmpfs.
-rm "$dir/disk" && truncate -s 64M "$dir/disk" || exit 99
+umount "$dir/m" && mount -t tmpfs -o size=12m none "$dir" || exit 99
+truncate -s 64M "$dir/disk" && mkdir "$dir/m" || exit 99
 mkfs.ext4 -q -E lazy_itable_init=0,nodiscard -O ^has_journal "$dir/disk" ||
 	exit 99
 mount -o loop "$dir/disk" "$dir/m" || exit 99
