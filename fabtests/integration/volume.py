@@ -40,8 +40,8 @@ PLANTED = {
         (PLUGIN, COMMIT, COMMIT.replace("(pool)", "(handle)"))],
     # A restarted target does not get what it lacks.
     "no-replay": [
-        ("util/libpool/work.c", "\tp->replay_next = p->replay_out = 0;\n",
-         "\tp->replay_next = p->replay_out = p->nreplay = 0;\n")],
+        ("util/libpool/work.c", "\twhile (p->replay_next < p->nreplay) {\n",
+         "\tp->nreplay = 0;\n\twhile (p->replay_next < p->nreplay) {\n")],
 }
 
 
