@@ -206,6 +206,22 @@ Test(crash_check, a_signal_ends_a_check_and_convicts_nobody)
 	crash_job_free(job);
 }
 
+/* A service manager sends its signal to each process of the service. */
+Test(crash_check, a_signal_that_a_check_gets_too_convicts_nobody)
+{
+	struct crash_job *job = make_job(0);
+	siginfo_t info;
+
+	checker.command = "kill $$";
+	cr_assert(crash_check_start(&checker, job, false));
+	cr_assert(!waitid(P_ALL, 0, &info, WEXITED | WNOWAIT));
+	crash_interrupted = 1;
+	crash_check_finish(&checker);
+	cr_assert(job->untested);
+	cr_assert_str_eq(checker.err, "interrupted by a signal");
+	crash_job_free(job);
+}
+
 Test(crash_check, a_killed_wrapper_leaves_no_loop_device)
 {
 	struct crash_job *job = make_job(0);

@@ -273,6 +273,11 @@ static struct crash_slot *find_slot(struct crash_checker *c, pid_t pid)
 	return NULL;
 }
 
+static void note_interrupt(const struct crash_slot *s)
+{
+	snprintf(s->fault, CRASH_FAULT, "interrupted by a signal");
+}
+
 static void poll_slots(struct crash_checker *c)
 {
 	int status;
@@ -281,6 +286,9 @@ static void poll_slots(struct crash_checker *c)
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
 		struct crash_slot *s = find_slot(c, pid);
 
+		/* The signal may have ended the check as well. */
+		if (s && status && crash_interrupted)
+			note_interrupt(s);
 		if (s)
 			end_slot(c, s,
 				 WIFEXITED(status) ? WEXITSTATUS(status)
@@ -294,8 +302,7 @@ static void poll_slots(struct crash_checker *c)
 			kill(-s->pid, SIGKILL);
 			waitpid(s->pid, &status, 0);
 			if (crash_interrupted)
-				snprintf(s->fault, CRASH_FAULT,
-					 "interrupted by a signal");
+				note_interrupt(s);
 			s->job->timed_out = !crash_interrupted;
 			end_slot(c, s, 124);
 		}
