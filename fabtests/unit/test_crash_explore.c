@@ -399,7 +399,7 @@ Test(crash_explore, a_link_in_the_folder_is_tested)
  */
 Test(crash_explore, a_failure_of_the_tool_is_no_verdict)
 {
-	unsigned int n = 0, late = 0;
+	unsigned int n = 0, late = 0, stable = 0;
 
 	command = append_without_flushes;
 	do {
@@ -417,11 +417,14 @@ Test(crash_explore, a_failure_of_the_tool_is_no_verdict)
 			cr_assert(strstr(t.reason, "no device; no image"));
 			/* Both tries and the void check are no images. */
 			cr_assert(t.failed && t.checked <= checks - 3);
-			cr_assert(fails(t.shrunk.job) && t.shrunk.stable);
+			cr_assert(fails(t.shrunk.job));
 			late++;
+			stable += t.shrunk.stable;
 		}
 	} while (checks == fault_at);
 	cr_assert(t.failed && n > 5 && late, "%u, %u", n, late);
+	/* One of two repeats has failed before the tool itself fails. */
+	cr_assert(t.shrunk.stable && stable == 1, "%u", stable);
 	cr_assert_str_eq(t.reason, "");
 }
 

@@ -543,8 +543,8 @@ static void put_summary(FILE *out, const struct crash_view *v)
 	}
 	fputs(".</p>\n", out);
 	if (json_is_false(json_object_get(v->failure, "stable")))
-		fputs("<p>Not every run of the check failed on this "
-		      "image.</p>\n",
+		fputs("<p>Not confirmed: a repeat of the check passed, or "
+		      "none could be run.</p>\n",
 		      out);
 	if (v->acks_after)
 		fprintf(out,

@@ -466,7 +466,8 @@ static void put_failure(FILE *out, const json_t *result, const json_t *failure,
 	}
 	end_line(&l);
 	if (json_is_false(json_object_get(failure, "stable")))
-		fputs("  not every run of the check failed on this image\n",
+		fputs("  not confirmed: a repeat of the check passed, "
+		      "or none could be run\n",
 		      out);
 	put_timeline(out, &v);
 	put_lost(out, &v);

@@ -202,7 +202,7 @@ int crash_shrink(struct crash_checker *c, const struct crash_job *failed,
 {
 	const struct crash_history *h = c->history;
 	struct shrink s = {.c = c};
-	struct crash_job *again;
+	unsigned int failures = 0, passes = 0;
 
 	s.best = crash_job_make(h, &failed->image);
 	if (!s.best)
@@ -216,14 +216,16 @@ int crash_shrink(struct crash_checker *c, const struct crash_job *failed,
 	shrink_meta(&s);
 	shrink_cut(&s);
 	*out = (struct crash_shrunk){
-		.stable = true,
 		.limited = s.limited || s.failed,
 	};
 	/* Another check that cannot run says nothing about the image. */
 	for (unsigned int i = 0; i < 2 && !*c->err; i++) {
-		again = copy_best(&s);
-		out->stable &= again && (try_one(&s, again) || *c->err);
+		if (try_one(&s, copy_best(&s)))
+			failures++;
+		else if (!*c->err)
+			passes++;
 	}
+	out->stable = failures && !passes;
 	out->job = s.best;
 	for (size_t k = 0; k < h->piece_count; k++)
 		if (crash_undecided(h, s.best->image.cut, k)) {

@@ -10,7 +10,7 @@
 struct crash_shrunk {
 	struct crash_job *job; /* the smallest one that fails */
 	size_t lost, kept;     /* undecided pieces of it */
-	bool stable;	       /* it has failed in each of up to two repeats */
+	bool stable;	       /* it has failed again, in each of 1 or 2 runs */
 	bool limited; /* CRASH_SHRINK_RUNS, memory or c->err ended the search */
 };
 
