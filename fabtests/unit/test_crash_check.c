@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -71,6 +72,21 @@ int unshare(int flags)
 {
 	return fail_unshare ? fail_call(EPERM)
 			    : (int)syscall(SYS_unshare, flags);
+}
+
+/* A process of another user cannot be killed. */
+static bool fail_kill;
+
+int kill(pid_t pid, int signal)
+{
+	return fail_kill ? fail_call(EPERM)
+			 : (int)syscall(SYS_kill, pid, signal);
+}
+
+/* Time passes at once, while a process cannot be killed. */
+int nanosleep(const struct timespec *time, struct timespec *rest)
+{
+	return fail_kill ? 0 : (int)syscall(SYS_nanosleep, time, rest);
 }
 
 static char detached[64]; /* the file whose descriptor LOOP_CLR_FD has got */
@@ -296,6 +312,37 @@ Test(crash_check, orphans_of_checks_leave_no_zombies)
 	crash_job_free(run(":", make_job(0)));
 	cr_assert_eq(waitpid(-1, NULL, WNOHANG), -1);
 	cr_assert_eq(errno, ECHILD);
+}
+
+static void outlives(const char *command, int status)
+{
+	struct crash_job *job = make_job(0);
+	siginfo_t info;
+	pid_t group;
+
+	checker.command = command;
+	cr_assert(crash_check_start(&checker, job, false));
+	group = checker.slots[0].pid;
+	if (!status)
+		cr_assert(
+			!waitid(P_PID, (id_t)group, &info, WEXITED | WNOWAIT));
+	fail_kill = true;
+	crash_check_finish(&checker);
+	fail_kill = false;
+	cr_assert_eq(job->status, status);
+	cr_assert(!kill(-group, SIGKILL));
+	while (waitpid(-group, NULL, 0) > 0)
+		;
+	crash_job_free(job);
+}
+
+Test(crash_check, a_process_that_cannot_be_killed_is_not_waited_for,
+     .timeout = 60)
+{
+	cr_assert(!prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0));
+	outlives("sleep 1000 & exit 0", 0);
+	checker.timeout = 1;
+	outlives("exec sleep 1000", 124);
 }
 
 /* Whether the image at this cut is checked, when only new ones are. */

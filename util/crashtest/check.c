@@ -246,15 +246,34 @@ static void detach_loop(const struct crash_slot *s)
 	free(name);
 }
 
+/*
+ * Kill what a check has left running, before its folder goes. This process is
+ * the subreaper: each orphan stays a zombie until it waits. A process of
+ * another user, or one in an uninterruptible sleep, may outlive SIGKILL: stop
+ * waiting for it after END_MS, and let poll_slots() reap it later.
+ */
+#define END_MS 2000
+static void end_group(pid_t leader)
+{
+	const struct timespec pause = {0, 1000000};
+	unsigned int pauses = 0;
+	pid_t pid;
+
+	kill(-leader, SIGKILL);
+	while (pauses < END_MS) {
+		pid = waitpid(-leader, NULL, WNOHANG);
+		if (pid < 0 && errno != EINTR)
+			return;
+		if (!pid) {
+			nanosleep(&pause, NULL);
+			pauses++;
+		}
+	}
+}
+
 static void end_slot(struct crash_checker *c, struct crash_slot *s, int status)
 {
-	/*
-	 * Kill what the check has left running, before its folder goes. This
-	 * process is the subreaper: each orphan stays a zombie until it waits.
-	 */
-	kill(-s->pid, SIGKILL);
-	while (waitpid(-s->pid, NULL, 0) > 0)
-		;
+	end_group(s->pid);
 	s->job->status = status;
 	s->job->output = read_file(s->dir, "output", CRASH_OUTPUT);
 	s->job->untested = take_fault(c, s);
@@ -299,8 +318,6 @@ static void poll_slots(struct crash_checker *c)
 
 		if (s->pid &&
 		    (crash_interrupted || rp_now_ms() > s->deadline)) {
-			kill(-s->pid, SIGKILL);
-			waitpid(s->pid, &status, 0);
 			if (crash_interrupted)
 				note_interrupt(s);
 			s->job->timed_out = !crash_interrupted;
