@@ -421,6 +421,11 @@ Test(crash_explore, a_failure_of_the_tool_is_no_verdict)
 			late++;
 			stable += t.shrunk.stable;
 		}
+		/* No image follows the one at which a check is refused. */
+		if (checks == fault_at)
+			cr_assert_lt(t.sample.made, n);
+		if (n == 3)
+			cr_assert(!t.sample.exhaustive_cuts);
 	} while (checks == fault_at);
 	cr_assert(t.failed && n > 5 && late, "%u, %u", n, late);
 	/* One of two repeats has failed before the tool itself fails. */

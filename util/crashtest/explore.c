@@ -273,6 +273,7 @@ static bool add_job(void *arg, const struct crash_image *image)
 			 job ? "interrupted by a signal" : "out of memory");
 	if (!job || crash_interrupted ||
 	    !crash_check_start(&t->checker, job, true)) {
+		t->sample.ended = *t->checker.err;
 		crash_job_free(job);
 		return false;
 	}

@@ -82,7 +82,7 @@ static void open_cut(struct sampling *w, const struct cut *c)
 
 static bool is_done(const struct sampling *w)
 {
-	return w->s->distinct >= w->limit;
+	return w->s->ended || w->s->distinct >= w->limit;
 }
 
 static size_t complete_image(struct sampling *w)
@@ -182,7 +182,7 @@ static void visit_all(struct sampling *w, struct cut *c)
 			if (complete_image(w) == lost && !visit_sizes(w))
 				return;
 		}
-	c->all_visited = true;
+	c->all_visited = !w->s->ended;
 }
 
 uint64_t crash_sample_all(struct crash_sample *s, uint32_t cut)

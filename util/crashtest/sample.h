@@ -12,6 +12,7 @@ struct crash_sample {
 	/* Takes a legal image, copies image->lost; returns whether it is new */
 	bool (*visit)(void *arg, const struct crash_image *image);
 	void *arg;
+	bool ended; /* visit() sets it: visit no further image */
 
 	uint64_t made, distinct;
 	uint32_t exhaustive_cuts, sampled_cuts;
