@@ -272,6 +272,17 @@ Test(crash_image, sizes_of_two_files_are_kept_in_order)
 	       "f=....a;g=.b;");
 }
 
+/* The journal has the rename before the new size. */
+Test(crash_image, sizes_behind_a_lost_operation_are_lost)
+{
+	put(CRASH_WRITE, 2048, 512, 'a');
+	rename_to(file, "f", "g");
+	put(CRASH_WRITE, 2560, 512, 'b');
+	expect(512, 12, "f=....;", "f=....0;", "f=....a;", "f=....0b;",
+	       "f=....ab;", "g=....;", "g=....0;", "g=....00;", "g=....a;",
+	       "g=....a0;", "g=....0b;", "g=....ab;");
+}
+
 Test(crash_image, a_tail_in_a_new_page_is_not_of_zeros)
 {
 	put(CRASH_WRITE, 2048, 2048, 'a');

@@ -335,6 +335,9 @@ size_t crash_image_settle(const struct crash_history *h, struct crash_image *i)
 		i->meta = h->meta_durable[i->cut];
 	if (i->meta > h->meta_made[i->cut])
 		i->meta = h->meta_made[i->cut];
+	/* The journal has no size that is newer than a lost operation. */
+	if (i->meta < h->meta_made[i->cut] && i->zeros > h->meta[i->meta])
+		i->zeros = h->meta[i->meta];
 	s.failed = !s.lost || !s.limits;
 	if (!s.failed) {
 		for (size_t k = 0; k < inodes; k++)
