@@ -76,6 +76,7 @@ int unshare(int flags)
 
 /* A process of another user cannot be killed. */
 static bool fail_kill;
+static unsigned int pauses;
 
 int kill(pid_t pid, int signal)
 {
@@ -86,6 +87,7 @@ int kill(pid_t pid, int signal)
 /* Time passes at once, while a process cannot be killed. */
 int nanosleep(const struct timespec *time, struct timespec *rest)
 {
+	pauses += fail_kill;
 	return fail_kill ? 0 : (int)syscall(SYS_nanosleep, time, rest);
 }
 
@@ -341,6 +343,7 @@ Test(crash_check, a_process_that_cannot_be_killed_is_not_waited_for,
 {
 	cr_assert(!prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0));
 	outlives("sleep 1000 & exit 0", 0);
+	cr_assert_eq(pauses, 2000);
 	checker.timeout = 1;
 	outlives("exec sleep 1000", 124);
 }
