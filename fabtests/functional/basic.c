@@ -150,6 +150,8 @@ static uint32_t method_wanted(void)
 
 	if (name && !strcmp(name, "agent-clwb"))
 		return FI_RPMEM_METHOD_AGENT_CLWB;
+	if (name && !strcmp(name, "agent-clwb-msync"))
+		return FI_RPMEM_METHOD_AGENT_CLWB_MSYNC;
 	if (name && !strcmp(name, "delivery"))
 		return FI_RPMEM_METHOD_DELIVERY;
 	if (name && !strcmp(name, "fence"))

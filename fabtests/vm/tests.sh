@@ -95,7 +95,8 @@ note "the provider"
 basic=$here/fabtests/functional/basic
 if [ "$domain" = adr ]; then # the other machine adds nothing to these
 	tap "basic on a disk" env -C /root/disk "$basic"
-	tap "basic on fsdax" env -C /mnt/fsdax "$basic"
+	tap "basic on fsdax" env -C /mnt/fsdax RPMEM_METHOD=agent-clwb-msync \
+		"$basic"
 	tap "man pages' claims" env -C /root/disk -u FI_OFI_RPMEM_TIMEOUT \
 		"$here/fabtests/functional/man_claims"
 	tap "bad input, on a disk" env -C /root/disk -u FI_OFI_RPMEM_TIMEOUT \
