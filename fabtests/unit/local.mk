@@ -384,6 +384,8 @@ fabtests_unit_test_watch_LDFLAGS = -Wl,--wrap=statx,--wrap=strdup,--wrap=realpat
 	-Wl,--wrap=glob,--wrap=getline,--wrap=getdelim,--wrap=__getdelim
 
 unit_tests += fabtests/unit/test_pool
+fabtests_unit_test_pool_SOURCES = fabtests/unit/test_pool.c \
+	fabtests/unit/pool_syncs.h
 fabtests_unit_test_pool_LDADD = util/libutil.la prov/core/libcore.la \
 	$(CRITERION_LIBS)
 fabtests_unit_test_pool_LDFLAGS = -Wl,--wrap=fdatasync,--wrap=fsync,--wrap=msync \
