@@ -220,6 +220,13 @@ Test(crash_shrink, an_operation_on_metadata_stays_lost_if_that_is_needed)
 	cr_assert_eq(s.job->image.cut, h.meta[0]);
 }
 
+Test(crash_shrink, zeros_go_if_they_are_not_needed)
+{
+	meta = 1;
+	fails = two_of_them;
+	cr_assert(!shrink().job->image.zeros);
+}
+
 static bool with_zeros(const struct crash_image *i)
 {
 	return i->zeros;
